@@ -77,7 +77,7 @@ pub struct Cli {
     #[arg(help_heading = measuring::LINKS, long, value_name = "NAME")]
     pub interface: Option<String>,
 
-    /// TCP port of the server's control connection; for the server, 0 is any free one
+    /// TCP port of the server's control connection; with 0, a server takes a free port
     #[arg(help_heading = SIDES, long, default_value_t = DEFAULT_PORT)]
     pub port: u16,
 

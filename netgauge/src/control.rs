@@ -100,7 +100,7 @@ pub struct Open {
     pub options: SocketOptions,
 }
 
-/// Messages on the control connection.
+/// A message on the control connection.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Message {
     /// From either side: the first message.
@@ -301,7 +301,7 @@ impl Control {
     ///
     /// The option cannot be set.
     pub fn set_answer_timeout(&self, timeout: Option<Duration>) -> Result<()> {
-        // Reads from a pipe need no limit: they end when ssh ends.
+        // A read from a pipe needs no limit, because it ends when ssh ends.
         if self.is_socket {
             SockRef::from(&self.output).set_read_timeout(timeout)?;
         }
@@ -310,8 +310,8 @@ impl Control {
 
     /// Ends this side's half of the connection, so that the peer stops waiting.
     pub fn end(&self) {
-        // Pipes need no shutdown: they close when the process ends. The error is ignored because it
-        // only says that the connection is already broken.
+        // Pipes need no shutdown, because they close when the process ends. The error is ignored
+        // because it only says that the connection is already broken.
         if self.is_socket {
             let _ = SockRef::from(&self.output).shutdown(Shutdown::Write);
         }

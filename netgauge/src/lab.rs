@@ -29,7 +29,7 @@ const EXAMPLES: &str = include_str!("help/lab.txt");
 #[derive(Clone, Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct LabArgs {
-    /// What the hosts do
+    /// Pattern of the traffic between the hosts
     #[arg(value_name = "PATTERN", value_parser = parse_pattern)]
     pub pattern: &'static Pattern,
 

@@ -36,7 +36,7 @@ const LEAST_ETHERTYPE: u16 = 0x0600;
 /// The highest number of sizes per doubling. With it, a range has every size below a kilobyte.
 const MOST_GRADE: u32 = 1000;
 
-/// Groups of options in the help.
+/// The headings of groups of options in the help.
 pub(crate) const MEASURE: &str = "What to measure";
 const REPORT: &str = "The report";
 pub(crate) const LINKS: &str = "Links and limits";
@@ -103,7 +103,7 @@ pub struct Measuring {
     #[arg(help_heading = LINKS, long, value_name = "TYPE", default_value = "0x4E47", value_parser = parse_ethertype)]
     pub ethertype: u16,
 
-    /// Family number of PF_ENET, if the module was loaded with another
+    /// Family number of PF_ENET, if the module was loaded with a different number
     #[arg(help_heading = LINKS, long, value_name = "NUMBER", default_value_t = AF_ENET)]
     pub family: u16,
 

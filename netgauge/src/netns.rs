@@ -34,12 +34,12 @@ fn go_to(namespace: &File, name: &str) -> Result<()> {
         .with_context(|| format!("entering network namespace {name}, which is root's to do"))
 }
 
-/// Calls `work` in the network namespace `name`, as [`enter`] has it, and moves the thread back;
-/// without a name, calls `work` here.
+/// Calls `work` in the network namespace `name` (see [`enter`]), and moves the thread back. Without
+/// a name, calls `work` in the current namespace.
 ///
 /// # Errors
 ///
-/// As [`enter`], or the error of `work`.
+/// The errors of [`enter`], or the error of `work`.
 pub fn within<T>(name: Option<&str>, work: impl FnOnce() -> Result<T>) -> Result<T> {
     let Some(name) = name else { return work() };
     let home = File::open(HERE).context(HERE)?;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Names of pictures' files.
+//! The names of pictures' files.
 
 use std::path::{Path, PathBuf};
 
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 pub const WITHOUT: &str =
     "this netgauge draws no pictures: it was built without the cargo feature `pictures`";
 
-/// Forms of a picture, by the extension of the file's name.
+/// The form of a picture, by the extension of the file's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// SVG.

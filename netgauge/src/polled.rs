@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! `netgauge polled`: a dialogue of one thread with itself. It holds both ends, sends by one of
-//! them, and takes from the other without waiting what the kernel has queued. Nothing sleeps, and
-//! nothing is woken: what is left of half a round trip is what a program pays that polls.
+//! `netgauge polled`: a dialogue within one thread. The thread holds both ends. It sends by one
+//! end, and takes from the other end, without waiting, what the kernel has queued. Nothing sleeps,
+//! and nothing is woken, so half a round trip is the cost of a message for a program that polls.
 
 use std::io::{self, ErrorKind};
 use std::process::ExitCode;
@@ -43,8 +43,8 @@ const PATTERN: PatternInfo = PatternInfo {
 #[derive(Clone, Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct PolledArgs {
-    /// Interface of the end that begins; NETNS/INTERFACE is one in a network namespace, by its
-    /// name or path
+    /// Interface of the end that begins; NETNS/INTERFACE for an interface in the network namespace
+    /// with the name or path NETNS
     #[arg(value_name = "END")]
     pub first: End,
 
@@ -60,7 +60,7 @@ pub struct PolledArgs {
 /// The place of an end: an interface, and the network namespace that it is in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct End {
-    /// Name or path of the namespace; `None` for that of the program.
+    /// Name or path of the namespace; `None` for the program's own namespace.
     namespace: Option<String>,
     interface: String,
 }
@@ -98,7 +98,7 @@ impl End {
 struct Ends {
     first: Box<dyn Transport>,
     second: Box<dyn Transport>,
-    /// How long nothing may arrive.
+    /// The longest time in which nothing may arrive.
     patience: Duration,
 }
 
@@ -123,7 +123,7 @@ impl PolledArgs {
         Ok(ExitCode::from(u8::from(!report.is_complete())))
     }
 
-    /// The transports to measure.
+    /// Returns the transports to measure.
     fn kinds(&self) -> Result<Vec<&'static Kind>> {
         let (measuring, sockets) = (&self.measuring, &self.measuring.sockets);
         let kinds = measuring.transports()?;
@@ -287,9 +287,9 @@ impl Ends {
     }
 }
 
-/// Carries `message` from one end to the other, into `arrived`, which is as long. What does not
-/// fit into the sockets' buffers is sent when a part has been taken out of them. Fails with
-/// `WouldBlock` if for `patience` nothing arrives.
+/// Carries `message` from one end to the other, into `arrived`, which has the same length. The part
+/// that does not fit into the sockets' buffers is sent when the receiving end has taken some bytes
+/// out of them. Fails with `WouldBlock` if nothing arrives for `patience`.
 fn carry(
     from: &mut dyn Transport,
     to: &mut dyn Transport,
@@ -304,8 +304,8 @@ fn carry(
             sent += unless_blocked(from.try_send(&message[sent..]))?.unwrap_or(0);
         }
         match unless_blocked(to.try_recv(&mut arrived[filled..]))? {
-            // Others are late datagrams of an earlier message: all bytes of a message are alike,
-            // and differ from those of the one before.
+            // Other bytes belong to late datagrams of an earlier message. All bytes of a message
+            // are alike, and differ from the bytes of the message before.
             Some(length) if length > 0 && arrived[filled] == message[0] => {
                 filled += length;
                 deadline = None;
@@ -326,7 +326,7 @@ fn carry(
     Ok(())
 }
 
-/// The result of a call that does not wait: `None` if it would have.
+/// Returns the result of a call that does not wait; `None` if the call had to wait.
 fn unless_blocked(result: io::Result<usize>) -> io::Result<Option<usize>> {
     match result {
         Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
@@ -423,7 +423,7 @@ mod tests {
         let mut arrived = [0; 10];
         carry(&mut one, &mut two, &[2; 10], &mut arrived, patience).unwrap();
         assert_eq!(arrived, [2; 10]);
-        // Nothing else is under way.
+        // No other message is in flight.
         let mut ends = Ends {
             first: Box::new(one),
             second: Box::new(two),

@@ -12,7 +12,7 @@ pub trait Progress {
     fn begin(&self, _transport: &str, _pattern: &str) {}
     /// Reports that this many more sizes are done.
     fn advance(&self, _sizes: u64) {}
-    /// Passes on the report as it would be if the run ended now. Patterns between two hosts call
+    /// Passes on the report that would result if the run ended now. Patterns between two hosts call
     /// this at the beginning of each run and after each size.
     fn measured(&self, _so_far: Report) {}
 }

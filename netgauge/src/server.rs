@@ -57,7 +57,7 @@ pub fn listen(address: Option<IpAddr>, port: u16) -> Result<TcpListener> {
     })
 }
 
-/// Serves clients, one after the other; with `once`, only the first one.
+/// Serves clients, one after the other; with `once`, only the first client.
 ///
 /// # Errors
 ///

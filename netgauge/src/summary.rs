@@ -174,7 +174,7 @@ pub fn jain(amounts: &[u64]) -> f64 {
 pub(crate) mod tests {
     use super::*;
 
-    /// Returns the 90th, 95th and 99th percentiles, as tests use them.
+    /// Returns the 90th, 95th and 99th percentiles, for tests.
     pub(crate) fn percents() -> [Percent; 3] {
         ["90", "95", "99"].map(percent)
     }

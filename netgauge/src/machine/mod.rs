@@ -70,7 +70,7 @@ pub struct Device {
 }
 
 impl Machine {
-    /// Returns the facts of this host, as this process's network namespace has them. `device` is
+    /// Returns the facts of this host, as seen from this process's network namespace. `device` is
     /// the name of the device in use, if there is one.
     pub fn here(device: Option<&str>) -> Self {
         Self {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! An exchange, as one-one, logp and recovery use it: the leader sends one or several messages, and
-//! the follower answers the last one.
+//! The exchange of the patterns one-one, logp and recovery: the leader sends one or several
+//! messages, and the follower answers the last one.
 //!
 //! Each message is filled with the tag of its exchange, so that late messages are recognised.
 

@@ -123,7 +123,7 @@ struct Tally {
 impl Tally {
     const LENGTH: usize = 1 + 4 + 8;
 
-    /// Returns the tally as a message, whose first byte is the tag, as in each message of the
+    /// Returns the tally as a message. Its first byte is the tag, like in each message of the
     /// flood.
     fn to_bytes(&self, tag: u8) -> [u8; Self::LENGTH] {
         let mut bytes = [tag; Self::LENGTH];

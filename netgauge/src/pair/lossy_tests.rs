@@ -89,8 +89,9 @@ fn measure(
 ) -> Vec<Row> {
     let (one, two) = UnixDatagram::pair().unwrap();
     let (mut control, other) = controls();
-    // The follower's time limit may be shorter than the leader's, as in the server, or longer, as a
-    // user may choose. In a test without losses, both are so long that a busy host causes no loss.
+    // The follower's time limit may be shorter than the leader's, like in the server, or longer, if
+    // a user chooses so. In a test without losses, both limits are so long that a busy host causes
+    // no loss.
     let look_around = match periods {
         [u32::MAX, u32::MAX] => timeout,
         _ => Duration::from_millis(60),
@@ -130,7 +131,7 @@ fn patterns() -> impl Iterator<Item = &'static Pattern> {
 }
 
 /// Returns the losses to test a pattern with: a size, and the periods at which the two sides drop a
-/// datagram. A message of the second size is several datagrams, so it is more likely to lose one.
+/// datagram. A message of the second size is several datagrams, so a loss is more likely.
 fn losses_for(pattern: &str) -> Vec<(u64, [u32; 2])> {
     match pattern {
         // Messages of a flood are single datagrams.

@@ -118,7 +118,7 @@ fn lead_size(link: &mut Link<'_>, streams: &Streams, size: u64, plan: &Plan) -> 
 fn explain(link: &mut Link<'_>, error: anyhow::Error) -> anyhow::Error {
     let cause = error.downcast_ref::<io::Error>();
     match cause.and_then(io::Error::raw_os_error) {
-        // The peer is not asked for a reason, as it knows nothing of this host's ports.
+        // The peer is not asked for a reason, because it knows nothing of this host's ports.
         Some(libc::EADDRNOTAVAIL) => error.context(
             "no local port is left, as those of closed connections rest for a minute: lower -c, \
              or wait",

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Lines over a logarithmic axis. They differ by colour, dash and mark, so that they are distinct
-//! on paper as well. A transport's line looks the same in every picture.
+//! A chart of lines over a logarithmic axis. The lines differ by colour, dash and mark, so that
+//! they are distinct on paper as well. A transport's line looks the same in every picture.
 
 use std::collections::BTreeMap;
 
@@ -42,9 +42,9 @@ const APART: f64 = 7.0;
 /// The maximum for all these distances together, pixels.
 const TOGETHER: f64 = 50.0;
 
-/// Colours that people with colour blindness can distinguish (Okabe and Ito, 2008), in the order of
-/// the transports. Grey replaces yellow, which does not show on white; brown is for lines that are
-/// not of a transport.
+/// The colours of lines, in the order of the transports. People with colour blindness can
+/// distinguish them (Okabe and Ito, 2008). Grey replaces yellow, which does not show on white;
+/// brown is for lines that are not of a transport.
 const COLOURS: [RGBColor; 9] = [
     RGBColor(0, 114, 178),
     RGBColor(0, 158, 115),

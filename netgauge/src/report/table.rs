@@ -87,7 +87,7 @@ fn write_rows(rows: &[Row], percents: &BTreeSet<Percent>, out: &mut dyn Write) -
     }));
     columns.push(column("Mbit/s", throughput));
     let mut own = own_columns(&first.measured);
-    // Several further columns have a table of their own, as one table would be too wide.
+    // Several further columns have a table of their own, because one table would be too wide.
     if own.len() == 1 {
         columns.append(&mut own);
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Messages over datagrams: a large message is several datagrams.
+//! Messages over datagrams. A large message is sent as several datagrams.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};

@@ -95,9 +95,9 @@ pub trait Transport: AsFd {
     /// transport means a loss.
     fn recv(&mut self, message: &mut [u8]) -> io::Result<()>;
 
-    /// Sends what the socket takes of `rest`, the rest of a message, without waiting: one datagram,
-    /// or some bytes of a stream. Returns their number. Only kinds that are
-    /// [`polled`](kind::Kind::polled) implement it.
+    /// Sends, without waiting, as much of `rest` as the socket takes: one datagram, or some bytes
+    /// of a stream. `rest` is the unsent rest of a message. Returns the number of bytes sent. Only
+    /// kinds that are [`polled`](kind::Kind::polled) implement this function.
     ///
     /// # Errors
     ///
@@ -106,8 +106,8 @@ pub trait Transport: AsFd {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// Receives without waiting what has arrived, at most one datagram. Returns the number of
-    /// bytes. Only kinds that are [`polled`](kind::Kind::polled) implement it.
+    /// Receives, without waiting, what has arrived, at most one datagram. Returns the number of
+    /// bytes. Only kinds that are [`polled`](kind::Kind::polled) implement this function.
     ///
     /// # Errors
     ///

@@ -50,7 +50,7 @@ pub(super) fn is_started() -> bool {
 }
 
 impl RankOf {
-    /// Returns this process's rank, as `mpirun` set it in the environment.
+    /// Returns this process's rank, which `mpirun` has set in the environment.
     fn here() -> Result<Self> {
         let number = |name: &str| {
             let value = env::var(name).ok()?;

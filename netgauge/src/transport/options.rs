@@ -17,7 +17,7 @@ use crate::sizes::parse_size;
 /// The options' group in the help.
 const SOCKETS: &str = "Sockets, at both ends";
 
-/// The largest buffer size that the kernel takes, as it keeps twice the size in an `int`.
+/// The largest buffer size that the kernel takes, because it keeps twice the size in an `int`.
 const MOST_BUFFER: u64 = (1 << 30) - 1;
 
 /// Options of sockets. An option that is not given leaves the transport's default.
@@ -46,7 +46,7 @@ pub struct SocketOptions {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub receive_buffer: Option<u32>,
 
-    /// Never wait in these calls but in poll(2): send, receive or both
+    /// Calls that wait only in poll(2), never in the socket: send, receive or both
     #[arg(help_heading = SOCKETS, short = 'N', long, value_name = "CALLS", hide_possible_values = true)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nonblocking: Option<Calls>,

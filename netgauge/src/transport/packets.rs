@@ -39,7 +39,7 @@ struct TcpInfo {
     segs_out: u32,
 }
 
-/// Returns the packets of a TCP connection, if the kernel reports them.
+/// Returns the numbers of packets of a TCP connection, if the kernel reports them.
 pub(super) fn of_tcp(stream: &impl AsFd) -> io::Result<Option<Packets>> {
     let mut info = TcpInfo::default();
     let whole = size_of::<TcpInfo>() as libc::socklen_t;

@@ -18,8 +18,8 @@ pub(super) const KIND: Kind = Kind {
     ..Kind::new("udp", "UDP over IP", prepare)
 };
 
-/// Largest payload of a UDP datagram over IPv4, bytes. The limit over IPv6 is higher, as it does
-/// not count the IP header.
+/// Largest payload of a UDP datagram over IPv4, bytes. The limit over IPv6 is higher, because it
+/// does not count the IP header.
 const MAX_PAYLOAD: usize = 65_507;
 const UDP_HEADER: usize = 8;
 const IPV4_HEADER: usize = 20;

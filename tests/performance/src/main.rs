@@ -15,9 +15,9 @@ use performance::results::Results;
 /// Writes the page with its pictures; fails if a transport could not be measured.
 #[derive(Debug, Parser)]
 struct Options {
-    /// The results, as the runner kept them.
+    /// File of the results that the runner has stored.
     results: PathBuf,
-    /// Where the page is written; its pictures are in a directory beside it.
+    /// Directory in which to write the page; its pictures are in a directory beside it.
     docs: PathBuf,
 }
 

@@ -67,7 +67,7 @@ pub struct Line {
     pub rate: f64,
 }
 
-/// Reads netgauge's report and the switch's counters after it.
+/// Reads netgauge's report and the switch's counters that follow the report.
 ///
 /// # Errors
 /// If either is missing, or netgauge reports an error.

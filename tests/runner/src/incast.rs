@@ -395,7 +395,7 @@ fn measure(
     }))
 }
 
-/// Reads netgauge's report and the switch's counters after it.
+/// Reads netgauge's report and the switch's counters that follow the report.
 fn read_cell(text: &str) -> Result<Cell> {
     let mut values = json(text);
     let mut next = || {

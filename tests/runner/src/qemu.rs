@@ -231,7 +231,7 @@ impl Guest {
         })
     }
 
-    /// Waits for the next line or event of the guest; [`Said::Off`] is the last one.
+    /// Waits for the next line or event of the guest; [`Said::Off`] is the last event.
     ///
     /// # Errors
     /// If the guest has not ended by its deadline; it is then ended.

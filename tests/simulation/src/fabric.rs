@@ -40,11 +40,11 @@ pub struct Fabric {
     pub hosts: Vec<Host>,
     /// The other end of each host's connections, by slot.
     peers: Vec<Vec<End>>,
-    /// Links from each host to the switch, by lane and then by host.
+    /// The links from each host to the switch, by lane and then by host.
     wires: Vec<Wire>,
-    /// Ports from the switch to each host, by lane and then by host.
+    /// The ports from the switch to each host, by lane and then by host.
     pub ports: Vec<Port>,
-    /// Links from the first of two switches to the second, and back.
+    /// The links from the first of two switches to the second, and back.
     pub uplinks: Vec<Port>,
     /// The lane of each host's next packet.
     lanes: Vec<u32>,

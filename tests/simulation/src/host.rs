@@ -185,7 +185,7 @@ impl Host {
         self.connect(slot as usize, [PORT, PORT], now);
     }
 
-    /// Queues a message of `bytes` whole, as one send call does.
+    /// Queues a whole message of `bytes` at once, like one send call.
     pub fn write(&mut self, slot: u32, bytes: u64, now: Nanos) {
         self.now = now;
         let endpoint = &mut self.endpoints[slot as usize];

@@ -2,9 +2,9 @@
 
 //! Wires and switch ports: the time that frames take and wait.
 //!
-//! Wires and FIFO ports need no events: the time at which a frame has left follows from the time at
-//! which the previous frame left. Times here are in picoseconds, since an acknowledgement takes
-//! 6.72 ns at 100 Gbit/s.
+//! Wires and FIFO ports need no events, because the time at which a frame has left follows from the
+//! time at which the previous frame left. Times here are in picoseconds, since an acknowledgement
+//! takes 6.72 ns at 100 Gbit/s.
 
 use std::collections::VecDeque;
 

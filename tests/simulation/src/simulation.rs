@@ -150,7 +150,7 @@ pub struct Counts {
     pub duplicates: u64,
     /// Retransmission requests.
     pub requests: u64,
-    /// Requests of the receiver for packets that neither the network lost nor the receiver
+    /// The receiver's requests for packets that neither the network lost nor the receiver
     /// discarded, if the receiver's last packet to the same sender was not lost either.
     pub spurious_requests: u64,
     /// How often the ACK queue took the turn from a sender that was silent.

@@ -22,7 +22,7 @@ pub enum Sizes {
     W5,
 }
 
-/// Points of a distribution: a share of the messages, and the bytes that none of these messages
+/// The points of a distribution: a share of the messages, and the bytes that none of these messages
 /// exceeds. Between points, the logarithm of the size is interpolated linearly.
 type Points = &'static [(f64, u64)];
 

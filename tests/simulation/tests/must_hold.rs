@@ -3,8 +3,8 @@
 //! Requirements that do not depend on the engine's internals: no drop, saturation, fair shares,
 //! bounded delay.
 //!
-//! The order of the bytes is checked, too: a host of the simulation panics if bytes are delivered
-//! twice or out of order.
+//! The order of the bytes is checked, too, because a host of the simulation panics if bytes are
+//! delivered twice or out of order.
 
 use esp::ack_queue;
 use esp_simulation::rounds::{self, Message, Round, Summary, Workload};

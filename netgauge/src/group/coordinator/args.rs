@@ -31,7 +31,7 @@ const MOST: u32 = 1024;
 pub struct Options {
     /// The server's host, if the only client is this host.
     pub connect: Option<String>,
-    /// The port of servers that are named without one.
+    /// The port of servers that are named without a port.
     pub port: u16,
     /// The time during which to retry reaching a server, or a host by ssh.
     pub wait: Duration,
@@ -39,7 +39,7 @@ pub struct Options {
     pub interface: Option<String>,
     /// Options of the measurement and of its report.
     pub measuring: Measuring,
-    /// The participants, and what they do.
+    /// The participants, and their work.
     pub group: GroupArgs,
 }
 

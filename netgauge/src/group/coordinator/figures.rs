@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Figures of rounds: the goodput, the goodput's share of the link's rate, and the fairness.
+//! The figures of rounds: the goodput, the goodput's share of the link's rate, and the fairness.
 
 use serde::{Deserialize, Serialize};
 

@@ -28,7 +28,7 @@ pub enum Shape {
     Full,
 }
 
-/// A round, as all members reported it.
+/// The reports of all members on one round.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MeshRound {
     /// The time from the byte that starts the first member to the last member's report, by member

@@ -622,7 +622,7 @@ mod tests {
     }
 
     /// Returns member 0's error in a round in which two clients should send 100,000 bytes each, but
-    /// behave as `clients` does.
+    /// `clients` acts in their place.
     fn broken_by(clients: impl FnOnce(Vec<Member>) + Send, give_up: Duration) -> Lost {
         let mut members = members(3);
         let others = members.split_off(1);

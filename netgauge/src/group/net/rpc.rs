@@ -252,7 +252,7 @@ struct Server<'a> {
     incoming: Vec<Incoming>,
     buffer: Vec<u8>,
     size: u64,
-    /// Calls that have no reply yet.
+    /// The number of calls that have no reply yet.
     left: u32,
     /// Bytes that arrived from all streams.
     streamed: u64,

@@ -310,7 +310,7 @@ mod tests {
             let control = |stream| Control::local_pair(stream, "other", Some(PATIENCE)).unwrap();
             Self {
                 worker: Worker::new(Context {
-                    // Short, as no test here waits for a connection.
+                    // Short, because no test here waits for a connection.
                     give_up: Duration::from_millis(50),
                     ..crate::transport::tests::streams()
                 }),

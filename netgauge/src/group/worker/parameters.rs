@@ -185,8 +185,8 @@ fn restore_on_signals() -> Result<()> {
             if let Err(error) = restore() {
                 eprintln!("netgauge: {error:#}");
             }
-            // Ignored because this call does not return: it ends the process as the unhandled
-            // signal would.
+            // Ignored because this call does not return, but ends the process like the unhandled
+            // signal.
             let _ = signal_hook::low_level::emulate_default_handler(signal);
         }
     });

@@ -46,7 +46,7 @@ struct Budget {
     /// The largest ratio to the figure with the default MTU.
     usual: Option<f64>,
     /// The largest ratio to the figure of the same protocol with sends that copy. Only transports
-    /// such as `esp-splice` have it.
+    /// such as `esp-splice` have this limit.
     copy: Option<f64>,
 }
 

@@ -10,9 +10,9 @@ use crate::qemu::Wire;
 /// A kind of link. The client is the sender of streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Link {
-    /// A veth pair as it is by default: it passes a large packet whole.
+    /// A veth pair with the default settings, which passes a large packet whole.
     Usual,
-    /// A veth pair as it is by default, with an MTU of 9000.
+    /// A veth pair with the default settings, except for an MTU of 9000.
     Jumbo,
     /// A veth pair for which the kernel cuts large packets in software, as for a device without
     /// segmentation offload.

@@ -12,7 +12,7 @@ pub const TRANSPORTS: [&str; 5] = ["tcp", "udp", "raw", "edp", "esp"];
 pub const STREAMS: [&str; 2] = ["tcp", "esp"];
 
 /// Transports of long blocks: streams with sends that copy, and the same streams with sends that do
-/// not.
+/// not copy.
 const BLOCKS: [&str; 6] = [
     "tcp",
     "esp",

@@ -191,8 +191,8 @@ pub fn difference(short: &Counts, long: &Counts) -> BTreeMap<Place, f64> {
         .collect()
 }
 
-/// Formats the functions, sorted by their share of the first transport, then of the next ones. The
-/// last line is the total.
+/// Formats the functions, sorted by their share for the first transport, then for the next
+/// transports. The last line is the total.
 fn table(options: &Options, work: Work, profiles: &[Profile], medians: &[f64]) -> String {
     let names: BTreeSet<&String> = profiles.iter().flat_map(Profile::keys).collect();
     let count = |profile: &Profile, name: &str| profile.get(name).copied().unwrap_or(0.0);

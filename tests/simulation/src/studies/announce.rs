@@ -23,7 +23,7 @@ const SENDERS: [usize; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
 const ALL_SENDERS: [usize; 14] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128];
 const BUFFERS: [u32; 5] = [64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20];
 
-/// Rates with their `burst_length` and `packets_to_ack`.
+/// The rates of the links, each with its `burst_length` and `packets_to_ack`.
 const LINKS: [(u64, u16, u16); 2] = [(GIGABIT, 21, 10), (10 * GIGABIT, 64, 32)];
 
 const MESSAGES: [(&str, Message); 2] = [

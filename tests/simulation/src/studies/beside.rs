@@ -178,7 +178,7 @@ struct Case<'a> {
     askers: Vec<Asker>,
     /// Number of askers that have questions left.
     asking: usize,
-    /// Times from each question to its answer, nanoseconds.
+    /// The times from each question to its answer, nanoseconds.
     times: Vec<Nanos>,
 }
 

@@ -20,7 +20,8 @@ const BURSTS: [u16; 13] = [4, 8, 12, 16, 21, 32, 48, 64, 96, 128, 192, 256, 384]
 const ACKS: [u16; 12] = [1, 2, 4, 8, 10, 16, 24, 32, 48, 64, 96, 128];
 const SENDERS: [usize; 3] = [1, 2, 8];
 
-/// Rates with the bytes that each sender sends in a round, and the port's buffer in bytes.
+/// For each link: the rate, the bytes that each sender sends in a round, and the port's buffer in
+/// bytes.
 const LINKS: [(u64, u64, u32); 4] = [
     (GIGABIT, 1 << 20, 128 << 10),
     (10 * GIGABIT, 2 << 20, 256 << 10),

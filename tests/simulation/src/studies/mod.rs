@@ -60,7 +60,7 @@ studies! {
     Silent: silent,
     /// Loaded latency: the time from a short request to its answer while streams occupy the port
     Beside: beside,
-    /// All hosts send to all others, as MPI's alltoall
+    /// All hosts send to all others, like MPI's alltoall
     Alltoall: alltoall,
     /// Slowdown of messages of published sizes at random times, relative to an idle network
     Workloads: workloads,
@@ -141,7 +141,7 @@ pub struct Common {
     /// Rounds per setting
     #[arg(long, default_value_t = 5, value_parser = value_parser!(u16).range(1..))]
     pub rounds: u16,
-    /// Device MTU, bytes; at least 300, as the studies have messages of 8 MiB
+    /// Device MTU, bytes; at least 300, because the studies have messages of 8 MiB
     #[arg(long, default_value_t = 1500, value_parser = value_parser!(u16).range(300..))]
     pub mtu: u16,
     /// Latency of a packet in its two hosts together, half in each, microseconds
@@ -266,7 +266,7 @@ fn parameters(burst_length: u16, packets_to_ack: u16, initial_ack_burst_length: 
     }
 }
 
-/// Parses a share of one.
+/// Parses a share, from 0 to below 1.
 fn probability(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(value) if (0.0..1.0).contains(&value) => Ok(value),

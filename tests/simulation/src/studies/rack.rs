@@ -360,7 +360,7 @@ fn shuffle(hosts: u32, gigabits: u64) -> Shape {
 }
 
 /// Returns a case of `pairs` pairs of hosts. The hosts of each pair are at different switches, and
-/// all pairs share the link between these.
+/// all pairs share the link between the two switches.
 fn uplink(pairs: u32) -> Shape {
     let uplink = Uplink {
         first: pairs,

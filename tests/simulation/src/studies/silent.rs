@@ -41,7 +41,7 @@ pub struct Line {
     pub delay: Nanos,
     /// How often the ACK queue took the turn from its holders in the worst run.
     pub overruns: u32,
-    /// Drops in all runs.
+    /// The number of drops in all runs.
     pub drops: u64,
     /// Whether the other senders were done in all runs.
     pub complete: bool,

@@ -10,8 +10,9 @@ use super::{parameters, senders, size, Common, Measured, Study, GIGABIT};
 use crate::report::{kib, part, rate, Columns};
 use crate::simulation::Parameters;
 
-/// Links: the rate, the switch's buffer, `burst_length` with `packets_to_ack`, and the bytes that
-/// each sender sends in a round. These bytes are so many that the start has little influence.
+/// For each link: the rate, the switch's buffer, `burst_length` with `packets_to_ack`, and the
+/// bytes that each sender sends in a round. These bytes are so many that the start has little
+/// influence.
 const LINKS: [(u64, u32, (u16, u16), u64); 7] = [
     (GIGABIT / 5, 128 << 10, (21, 10), 64 << 10),
     (GIGABIT / 5, 128 << 10, (21, 10), 256 << 10),
