@@ -121,7 +121,7 @@ impl Device {
     /// Returns whether the device sends Ethernet frames.
     #[inline]
     pub(crate) fn is_ethernet(&self) -> bool {
-        // SAFETY: The device is valid. The type may change, as that of a bond does with its first
+        // SAFETY: The device is valid. The type may change, for example when a bond gets its first
         // port.
         unsafe { u32::from((*self.as_ptr()).type_) == bindings::ARPHRD_ETHER }
     }

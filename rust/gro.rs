@@ -531,7 +531,7 @@ unsafe fn move_head(held: *mut bindings::sk_buff, skb: *mut bindings::sk_buff, f
 ///
 /// # Safety
 ///
-/// The array has room for all of them.
+/// The array of `held` has room for all new entries.
 unsafe fn append_fragments(
     held: *mut bindings::sk_buff,
     skb: *mut bindings::sk_buff,

@@ -90,8 +90,9 @@ impl<P: Protocol> Map<P> {
         // SAFETY: All-zero bytes are a valid value, which the kernel initialises below.
         let table = unsafe { zeroed.assume_init() };
         let entry = offset_of!(Sock<P>, entry);
-        // SAFETY: The memory does not move until `drop`. In every socket that is inserted, one
-        // offset is that of a key of the size that the helper states, and the other that of a link.
+        // SAFETY: The memory does not move until `drop`. In every socket that is inserted, one of
+        // the two offsets leads to a key of the size that the helper states, and the other to a
+        // link.
         to_result(unsafe {
             bindings::rhashtable_init_keys(
                 table.get(),

@@ -87,8 +87,8 @@ pub(crate) unsafe trait PerNet: Sync + Sized + 'static {
     fn of(net: &Net) -> &Self {
         // SAFETY: While anyone holds a reference to a namespace that sockets or devices can be in,
         // the state made by `init` exists. `exit` drops it when nothing is left in the namespace,
-        // or when the registration ends, and the implementation promises not to call this after
-        // that.
+        // or when the registration ends, and the implementation promises not to call `of` after
+        // `exit`.
         unsafe {
             let id = *Self::operations().id.get();
             &*bindings::net_generic(net.as_ptr(), id).cast::<Self>()

@@ -57,7 +57,8 @@ pub(crate) trait Note: Copy {
     fn from_words(words: Words) -> Self;
 }
 
-/// The end of a buffer's data: an offset into its memory, on 64-bit machines.
+/// The type of the end of a buffer's data. On 64-bit machines, it is an offset into the buffer's
+/// memory.
 type Offset = bindings::sk_buff_data_t;
 
 /// A borrowed `sk_buff`: from the [`Skb`] that owns it, or from a queue that holds it.

@@ -111,7 +111,8 @@ pub(crate) struct RawSock(UnsafeCell<bindings::sock>);
 // documentation states the requirement.
 unsafe impl Sync for RawSock {}
 
-/// The address of a field of a socket; for use in an `unsafe` block whose comment justifies it.
+/// The address of a field of a socket; for use in an `unsafe` block whose comment justifies the
+/// access.
 macro_rules! field {
     ($self:ident, $($field:tt)+) => {
         core::ptr::addr_of_mut!((*$self.as_ptr()).$($field)+)

@@ -273,7 +273,7 @@ impl Buffer {
             )
         };
         // Undoes the function's change of `sk_wmem_queued`: the caller charges the memory of this
-        // buffer like that of every other.
+        // buffer like the memory of every other buffer.
         sock.write_queued().store(queued, Relaxed);
         // `FULL`: the buffer cannot refer to more pages. `OTHER`: the buffer refers to a different
         // notice.
