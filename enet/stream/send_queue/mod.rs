@@ -47,8 +47,8 @@ const MOST_QUEUED: u16 = 0x7ffd;
 
 /// A device that needs this much headroom is assumed to be a tunnel, which adds at least Ethernet
 /// and IP headers to ours. Packets for a tunnel are not sent as clones: on the same machine, the
-/// kernel passes clones and other buffers to the tunnel's receiver in two different ways, and the
-/// frames of one way overtake those of the other.
+/// kernel passes clones and other buffers to the tunnel's receiver in two different ways, and
+/// frames that take one way overtake frames that take the other.
 const TUNNEL_HEADROOM: usize = 64;
 
 /// Maximum payload bytes of packets in one buffer. With all headers, including those of a tunnel
