@@ -184,7 +184,7 @@ struct Doomed {
     attempt: Socket,
     /// Datagram sockets: bound, connected, polled, and tied to the device.
     datagrams: [Socket; 4],
-    /// The other host's listener, kept open.
+    /// The other host's listener, which is kept open.
     _others: Socket,
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The kernel's notifications about devices: repeated ones, and their cost.
+//! The kernel's notifications about devices: notifications that are repeated, and the cost of each.
 
 use std::mem::zeroed;
 

@@ -181,7 +181,7 @@ fn longer_headers(lab: &Lab) -> Outcome {
     lab.a.namespace.ip("link del bond0\nlink del hub\n")
 }
 
-/// A bond has two cables to a bridge. The active one is pulled, then the other.
+/// A bond has two cables to a bridge. The active cable is pulled, then the other one.
 fn bond() -> Outcome {
     let (a, b) = (Netns::create()?, Netns::create()?);
     a.ip(&format!(

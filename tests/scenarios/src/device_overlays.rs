@@ -30,8 +30,8 @@ fn vxlan(lab: &Lab) -> Outcome {
     near.carries_both_protocols_to(&far, 1450)
 }
 
-/// Returns the bytes of kernel memory in the caches for allocations by size that are not charged to
-/// a process (`kmalloc-*`, but not `kmalloc-cg-*`).
+/// Returns the number of bytes in the kernel's `kmalloc-*` caches, except `kmalloc-cg-*`. These
+/// caches serve allocations by size that are not charged to a process.
 fn allocated() -> Result<i64> {
     let sizes = || -> Result<Vec<(String, i64)>> {
         let all = slabs()?.into_iter();

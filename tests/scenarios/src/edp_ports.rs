@@ -61,7 +61,8 @@ fn port_changes(lab: &Lab) -> Outcome {
     const BUCKETS: u16 = 1024;
     let (datagrams, moves_at_least) = (100_000 / factor(), 100 / factor());
     let port = 50_000;
-    // The only two ports that are free: one in the receiver's bucket, and one in another.
+    // The only two ports that are free: one in the receiver's bucket, and one in a different
+    // bucket.
     let free = [port + BUCKETS, port + 9 * BUCKETS + 1];
     let receiver = lab.a.edp_bound(port)?;
     let others = (49_152..=65_535).filter(|other| *other != port && !free.contains(other));

@@ -384,7 +384,8 @@ fn no_module_here() -> Outcome {
         exported.code == Some(0) && exported.output.ends_with("\nenet_module_loaded 0\n"),
         "without the module: {exported:?}"
     );
-    // The program reports a wrong command line first, because loading the module would not help.
+    // The program reports a wrong command line, and not the missing module, because loading the
+    // module would not help.
     for (arguments, words) in [
         ("ping 02:00:00:00:00:02:veth0", "02:00:00:00:00:02%veth0"),
         ("ping 02:00:00:00:00:02", "needs an interface"),

@@ -145,7 +145,7 @@ pub fn await_cookies(victim: &Host, wire: &PacketSocket, port: u16) -> Outcome {
 fn receive(listener: &Socket, wanted: &[u8]) -> Result<Socket> {
     await_events(listener, libc::POLLIN).context("a connection")?;
     let (server, _) = listener.accept(0)?;
-    // Closing is to reset the connection, because the server's peer does not answer a FIN.
+    // Closing must reset the connection, because the server's peer does not answer a FIN.
     server.set_linger(Some(0))?;
     comes_next(&server, wanted)?;
     Ok(server)
@@ -272,8 +272,8 @@ fn lost_end(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// A listener that sends cookies keeps no options. So it drops a SYN without a version, a window of
-/// at most 256 packets, or skips.
+/// A listener that sends cookies keeps no options. So it drops a SYN unless the SYN's options have
+/// a version, a window of at most 256 packets, and skips.
 fn untold(lab: &Lab) -> Outcome {
     let _listener = lab.a.esp_listener(PORT, BACKLOG)?;
     flood(lab)?;

@@ -21,7 +21,8 @@ fn tell(lab: &Lab) {
     note(&format!("the wire: {:?}", lab.relay().tally()));
 }
 
-/// Data move in both directions, and both lose 5 %, duplicate 1 % and corrupt 1 % of the frames.
+/// Data move in both directions. Each direction loses 5 %, duplicates 1 % and corrupts 1 % of the
+/// frames.
 fn bad_wire(lab: &Lab) -> Outcome {
     let (client, server) = lab.esp_pair(400)?;
     lab.relay().set_faults(Faults::HARSH);

@@ -138,7 +138,8 @@ fn receiver(lab: &Lab) -> Outcome {
     ensure!(most > Some(&40), "the largest window was {most:?}");
     ensure!(windows.iter().all(|window| *window >= 21), "{windows:?}");
 
-    // A receiver whose window is set grants nothing, even if it is set to its present value.
+    // A receiver whose window is set grants nothing, even if the window is set to its present
+    // value.
     Knobs(&lab.b.namespace).set("burst_length", 21)?;
     let granted = move_by(893)?;
     ensure!(granted.is_empty(), "granted {granted:?}");

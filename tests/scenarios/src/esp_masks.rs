@@ -25,7 +25,8 @@ const SMALL_MTU: u32 = 128;
 /// Payload bytes of a full packet with a checksum at [`SMALL_MTU`].
 const SMALL: usize = 113;
 
-/// Returns a connection with checksums from the port `own` to `port`; if `own` is 0, from any port.
+/// Returns a connection with checksums to `port`. The client's port is `own`, or any port if `own`
+/// is 0.
 fn pair(lab: &Lab, own: u16, port: u16) -> Result<[Socket; 2]> {
     let listener = lab.b.esp_listener(port, 1)?;
     let client = lab.a.esp()?;
@@ -248,7 +249,8 @@ fn bridge() -> Outcome {
     Ok(())
 }
 
-/// After decapsulation, the validated checksum of the tunnel no longer counts as one of the packet.
+/// When the tunnel's headers are removed, the tunnel's validated checksum no longer counts as one
+/// of the packet's validated checksums.
 fn tunnel(lab: &Lab) -> Outcome {
     lab.give_ip_addresses()?;
     for (host, own, other) in [(&lab.a, 1, 2), (&lab.b, 2, 1)] {

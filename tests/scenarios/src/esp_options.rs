@@ -221,7 +221,7 @@ fn unequal_windows(lab: &Lab) -> Outcome {
     here.set("burst_length", 8)?;
     there.set("burst_length", 64)?;
     there.set("packets_to_ack", 32)?;
-    // Long compared with the pauses of a busy machine.
+    // This is long compared with the pauses of a busy machine.
     there.set("round_trip_time", 200_000)?;
     here.set("retransmission_time_min", 1_000_000)?;
     let probes = lab.b.counter("EspOutProbes")?;
@@ -286,7 +286,7 @@ fn second_implementation(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// Makes `socket` ask for checksums if `sums`; otherwise the other side decides.
+/// Makes `socket` ask for checksums if `sums` is true. Otherwise the other side decides.
 fn asking(socket: Socket, sums: bool) -> Result<Socket> {
     if sums {
         socket.set_int_option(SOL_EP, ESP_SO_CHECKSUM, 1)?;

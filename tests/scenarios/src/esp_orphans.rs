@@ -85,7 +85,7 @@ fn shared(lab: &Lab) -> Outcome {
     let (clients, _) = too_many(lab, &listener, &bytes)?;
     let other = Lab::new(Wiring::Direct)?;
     let listener = other.b.esp_listener(PORT, 16)?;
-    // There may be room for a connection that holds less than any before.
+    // There may be room for a connection that holds fewer bytes than any connection before it.
     let more = (0..4)
         .map(|_| Ok(abandoned(&other, &listener, &bytes)?.0))
         .collect::<Result<Vec<_>>>()?;

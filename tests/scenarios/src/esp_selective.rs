@@ -16,7 +16,7 @@ scenarios! {
     direct esp_hosts_with_and_without_selective_retransmission = mixed, within(180);
 }
 
-/// Options of a station with a window of 200 packets, which takes requests that name packets.
+/// Options of a station that has a window of 200 packets and takes requests that name packets.
 const OPTIONS: [u8; 17] = [1, 1, 1, 4, 2, 0x05, 0xd1, 5, 4, 0, 200, 0, 1, 10, 2, 0, 3];
 
 /// The flags of a request that names packets.
@@ -60,7 +60,7 @@ fn named(lab: &Lab) -> Outcome {
     let request = station.wait_for(|header| header.flags & 0x7f == NAMING && header.length > 0)?;
     same(request.acknowledgement, missing, "the request's number")?;
     same(request.length, 1, "bytes that name packets")?;
-    // The host repeats the request, since the packet does not arrive.
+    // The host repeats the request, since the missing packet does not arrive.
     station.wait_for(|header| header.flags & 0x7f == NAMING && header.length > 0)?;
     fill(&mut station, 10)?;
     let bytes = socket.receive_all(12_000)?;

@@ -303,7 +303,8 @@ fn random_frames_of_a_stranger(
             [(ETH_P_EDP, [942, 943], 6), (ETH_P_ESP, [940, 941], 11)]
         {
             let mut packet = random(rng.usize(1..200), rng.u64(..));
-            // Every second frame is aimed at a socket, every fourth has a true length as well.
+            // Every second frame is aimed at a socket, and every fourth frame has a true length as
+            // well.
             if number % 2 == 0 && packet.len() >= 6 {
                 let header = (number % 4 == 0).then_some(header);
                 aim(&mut packet, port, targets[rng.usize(..2)], header);

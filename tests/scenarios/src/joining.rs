@@ -175,7 +175,7 @@ fn apart(lab: &Lab, ways: &Ways) -> Outcome {
     Ok(())
 }
 
-/// Two joined packets are longer than the device's limit.
+/// Two packets are not joined if together they would be longer than the device's limit.
 fn allowed(lab: &Lab) -> Outcome {
     processor::stay()?;
     let (mut wire, stream) = Wire::connect(lab, &VLANS)?;

@@ -297,8 +297,8 @@ fn stranger(lab: &Lab) -> Outcome {
     ensure!(answer_to(lab, &right, 3000, 950)? & flag::SYN != 0);
     let wrong = [
         // Wrong clients: another host's address, the server's own, an unreachable one, and none.
-        // Then wrong servers: another host's address, and another port. Then a cut option, and
-        // none.
+        // Then wrong servers: another host's address, and another port. Then an option that is cut
+        // off, and no option.
         option([10, 0, 0, 99], far, 950),
         option(far, far, 950),
         option([10, 9, 9, 9], far, 950),

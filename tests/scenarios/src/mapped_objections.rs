@@ -49,8 +49,8 @@ fn refused_client(host: &Host, port: u16, refused_before: u32) -> Result<Socket>
     Ok(client)
 }
 
-/// Connects `a` to `listener`, and checks that ESP carries the connection if `by_esp`, and TCP
-/// otherwise.
+/// Connects `a` to `listener`, and checks that ESP carries the connection if `by_esp` is true, and
+/// TCP otherwise.
 fn carried(lab: &Lab, listener: &Socket, port: u16, by_esp: bool) -> Result<[Socket; 2]> {
     let client = dial(&lab.a, MAPPED, port)?;
     let (server, _) = listener.accept(0)?;

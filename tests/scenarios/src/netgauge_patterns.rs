@@ -19,7 +19,7 @@ scenarios! {
 /// The patterns for two hosts.
 const PATTERNS: [&str; 6] = ["one-one", "bulk", "logp", "flood", "setup", "recovery"];
 
-/// Transports whose both ends one thread of netgauge can hold.
+/// Transports for which one thread of netgauge can hold both ends.
 const POLLED: [&str; 7] = ["tcp", "udp", "raw", "edp", "esp", "esp-records", "unix"];
 
 /// Transports whose connections netgauge can set up by the thousand.

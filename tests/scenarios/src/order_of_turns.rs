@@ -73,8 +73,8 @@ fn part_of_rate(bytes: usize, time: Duration) -> f64 {
     bytes as f64 * 8.0 / 200e6 / time.as_secs_f64()
 }
 
-/// Asks `count` questions of `size` bytes, one after the other, each answered by a byte. Returns
-/// how long each takes.
+/// Asks `count` questions of `size` bytes, one after the other, each of which is answered by a
+/// byte. Returns how long each takes.
 fn ask((client, server): &(Socket, Socket), size: usize, count: usize) -> Result<Vec<Duration>> {
     let question = vec![7; size];
     thread::scope(|scope| {

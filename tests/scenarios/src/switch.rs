@@ -62,7 +62,7 @@ fn loss() -> Outcome {
         Ok(ports[0].sent_packets + ports[0].dropped_packets + ports[1].lost_packets == 1000)
     })?;
     let lost = switch.ports()?[1].lost_packets;
-    // Five standard deviations to either side.
+    // The bounds are five standard deviations to either side of the mean.
     ensure!(
         (52..148).contains(&lost),
         "{lost} of 1000 frames were lost, not about 100"

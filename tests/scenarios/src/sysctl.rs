@@ -137,7 +137,7 @@ fn ranges() -> Outcome {
     let knobs = Knobs(&namespace);
     knobs.set("packets_to_ack", 1)?;
     spans(knobs, "burst_length", 1, 32767)?;
-    // `burst_length` is checked above; the ranges of the next two end at `burst_length`.
+    // `burst_length` is checked above; the ranges of the next two files end at `burst_length`.
     for burst in [32767, 21] {
         knobs.set("burst_length", burst)?;
         spans(knobs, "packets_to_ack", 1, burst)?;
@@ -353,7 +353,8 @@ fn rights() -> Outcome {
         })
     })??;
     ensure!(knobs.get("burst_length")? == 50, "written without rights");
-    // A namespace's owner may tune it, but not beyond the limits of the machine's administrator.
+    // A namespace's owner may tune the namespace, but not beyond the limits of the machine's
+    // administrator.
     let most = core("rmem_max")?;
     as_nobody(|| {
         unshare(CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNET).context("unshare")?;

@@ -50,7 +50,7 @@ fn sender(lab: &Lab) -> Outcome {
         expect(1, "the smallest window").with_context(|| format!("round {round}"))?;
     }
     knobs.set("burst_length", 80)?;
-    // A timer of the connection may expire in between: the sender then recomputes its window.
+    // A timer of the connection may expire in between, and then the sender recomputes its window.
     let first = expect_either([1, 60], "a window that was opened before the change")?;
     let mut expect = |count, what: &str| expect_either([count; 2], what).map(drop);
     expect(60, "a larger window, as large as the SYN told")?;
@@ -111,7 +111,7 @@ fn receiver(lab: &Lab) -> Outcome {
 fn unequal(lab: &Lab) -> Outcome {
     let load = Load::of(8 << 20, 1 << 16, 81);
     let (here, there) = (Knobs(&lab.a.namespace), Knobs(&lab.b.namespace));
-    // Longer than most pauses of a busy machine.
+    // This is longer than most pauses of a busy machine.
     there.set("round_trip_time", 5_000)?;
     here.set("retransmission_time_min", 1_000_000)?;
     // The sender's `burst_length`, and its receiver's `packets_to_ack`.
