@@ -79,7 +79,7 @@ pub fn alarm(line: &str) -> Option<&str> {
 /// A listener that hears a kernel's messages one after the other.
 #[derive(Debug, Default)]
 pub struct Ear {
-    /// Whether the last message announced a failed allocation, so that the stack behind it is no
+    /// Whether the last message announced a failed allocation, so that the stack after it is no
     /// alarm.
     explained: bool,
 }

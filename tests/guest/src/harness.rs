@@ -150,8 +150,8 @@ impl Scenario {
 
 /// Defines `ALL`, the list of a file's scenarios. Each line names a constructor of [`Scenario`] and
 /// then the scenario. The scenario's function has the same name unless the line gives a different
-/// one behind `=`: `direct edp_to_itself;`, `guest esp_random_loss = random_loss, within(120),
-/// needs_icount;`
+/// one behind `=`. Two such lines are `direct edp_to_itself;` and
+/// `guest esp_random_loss = random_loss, within(120), needs_icount;`.
 ///
 /// [`Scenario`]: crate::harness::Scenario
 #[macro_export]

@@ -90,7 +90,7 @@ impl Host {
         self.link(&format!("mtu {mtu}"))
     }
 
-    /// Gives this host's device another Ethernet address.
+    /// Changes the Ethernet address of this host's device to `mac`.
     ///
     /// # Errors
     /// If `ip` fails.

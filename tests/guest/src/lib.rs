@@ -5,7 +5,7 @@
 //! It has sockets and the calls on them, network namespaces and the devices between them, frames
 //! read and written by hand, switches and relays that lose, delay and damage frames, and the
 //! harness that runs each scenario in a process of its own. The scenarios are in `tests/scenarios`,
-//! `tests/parity` and `tests/stress`, the program that runs them in `tests/suite`.
+//! `tests/parity` and `tests/stress`, and the program that runs them is in `tests/suite`.
 
 pub mod address;
 pub mod asleep;

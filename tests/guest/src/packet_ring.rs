@@ -109,7 +109,8 @@ impl Ring {
     /// # Errors
     /// The errno of `send(2)`.
     pub fn send(&self) -> io::Result<()> {
-        // SAFETY: Without a buffer the kernel sends the frames in the ring.
+        // SAFETY: The buffer is null and its length is 0, so the kernel reads nothing through it.
+        // It sends the frames in the ring.
         check(unsafe {
             libc::send(
                 self.socket.socket().as_raw_fd(),

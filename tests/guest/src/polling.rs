@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Drivers that poll (NAPI) without GRO: the core passes the protocol all packets of a poll as one
-//! list.
+//! Makes drivers poll (NAPI) without GRO, so that the core passes the protocol all packets of a
+//! poll as one list.
 
 use std::os::fd::OwnedFd;
 
@@ -18,8 +18,8 @@ pub fn without_gro(host: &Host) -> Result<OwnedFd> {
     Ok(host.namespace.within(|| bpf::pass_by_xdp(host.ifindex))??)
 }
 
-/// Works like [`without_gro`], but a kernel thread polls the device: all packets since its last
-/// poll form one list.
+/// Works like [`without_gro`], but a kernel thread polls the device, and all packets since the
+/// thread's last poll form one list.
 ///
 /// # Errors
 /// If the device cannot do it.

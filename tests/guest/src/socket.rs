@@ -20,9 +20,9 @@ const NAME_MAX: usize = 128;
 pub mod meminfo {
     /// Bytes charged for received packets.
     pub const RMEM_ALLOC: usize = 0;
-    /// The limit of the receive buffer, bytes.
+    /// The limit of the receive buffer, in bytes.
     pub const RCVBUF: usize = 1;
-    /// The limit of the send buffer, bytes.
+    /// The limit of the send buffer, in bytes.
     pub const SNDBUF: usize = 3;
     /// Bytes charged for packets that are not yet acknowledged.
     pub const WMEM_QUEUED: usize = 5;
@@ -485,7 +485,7 @@ impl Socket {
         Ok(std::array::from_fn(|index| numbers[index]))
     }
 
-    /// Returns the largest payload of one packet, bytes: `EDP_SO_MTU` or `ESP_SO_MTU`.
+    /// Returns the largest payload of one packet in bytes (`EDP_SO_MTU` or `ESP_SO_MTU`).
     ///
     /// # Errors
     /// The call's errno.

@@ -10,7 +10,7 @@ use libc::SOL_SOCKET;
 use crate::control::{receive_with_control, Control};
 use crate::prelude::*;
 
-/// `SOF_TIMESTAMPING_TX_HARDWARE`: report when the device has sent.
+/// `SOF_TIMESTAMPING_TX_HARDWARE`: report when the device has sent the packet.
 pub const TX_HARDWARE: u32 = 1 << 0;
 /// `SOF_TIMESTAMPING_TX_SOFTWARE`: report when the driver gets the packet.
 pub const TX_SOFTWARE: u32 = 1 << 1;

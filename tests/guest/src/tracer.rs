@@ -78,7 +78,7 @@ impl Event {
     }
 }
 
-/// Records events until this value is dropped.
+/// A recording of events, which ends when this value is dropped.
 #[derive(Debug)]
 pub struct Tracer {
     directory: PathBuf,

@@ -194,8 +194,8 @@ enum Path {
     Esp,
 }
 
-/// Returns the comparison of `behaviour` over TCP and over mapped sockets; `None` if it is not
-/// possible.
+/// Returns the comparison of the stream behaviour `behaviour` over TCP and over mapped sockets.
+/// Returns `None` for other behaviours, and for one that never ends if ESP is tried first.
 fn mapped(behaviour: &'static Behaviour, path: Path) -> Option<Comparison> {
     let name = behaviour.name;
     if behaviour.kind != Kind::Stream {

@@ -24,7 +24,7 @@ pub fn acknowledged(socket: &Socket) -> Result<()> {
     })
 }
 
-/// Sends each of `pieces` in a packet of its own, by sending it only after the previous one was
+/// Sends `pieces`, each in a packet of its own. A piece is sent only after the previous one was
 /// acknowledged.
 ///
 /// # Errors

@@ -15,7 +15,7 @@ use crate::prelude::*;
 /// A number that is larger than the number of allocations of any operation.
 const MANY: u32 = 2000;
 
-/// Errnos of a call that got no memory; it fails with `ENFILE` if a new socket's inode gets none.
+/// Errnos of a call that got no memory. `ENFILE` reports that a new socket's inode got none.
 const CLEAN: [i32; 3] = [libc::ENOMEM, libc::ENOBUFS, libc::ENFILE];
 
 /// Returns whether an error reports a lack of memory, and nothing else.

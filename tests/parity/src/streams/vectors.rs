@@ -37,7 +37,7 @@ fn stream_vectors(trace: &Trace, (client, server): Pair) -> Outcome {
     trace.bytes("first", &a);
     trace.bytes("second", &b);
     trace.bytes("third", &c);
-    // Pieces of the message end within packets, and packets within pieces.
+    // Some pieces of the message end within a packet, and some packets end within a piece.
     let bytes = random(10_000, 7);
     let parts = [&bytes[..1], &bytes[1..7000], &bytes[7000..]].map(Piece::Good);
     trace.see("sendmsg of much", client.send_message(&parts, 0, &[]));
