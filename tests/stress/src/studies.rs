@@ -15,13 +15,15 @@ use guest::prelude::*;
 /// The measurement to make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Study {
-    /// Kernel memory of a connection, with both ends.
+    /// The kernel memory of both ends of a connection.
     Memory,
-    /// Instructions of a message, and of opening and closing, while other connections are open.
+    /// The instructions that a message, and opening and closing a connection, cost while other
+    /// connections are open.
     Cost,
-    /// Instructions of a message on 100 connections in turn, for `make bench`.
+    /// The instructions that a message costs on 100 connections which are used one after the other,
+    /// for `make bench`.
     Turns,
-    /// Instructions of a byte that the kernel sets or copies, for `make bench`.
+    /// The instructions that it costs the kernel to set or copy a byte, for `make bench`.
     Strings,
     /// A minute in which connections are opened and closed at a rate.
     Churn,

@@ -69,7 +69,7 @@ impl Arena {
         }
     }
 
-    /// Returns a pointer to `length` bytes, or one time in sixteen a bad one.
+    /// Returns a pointer to `length` bytes, or in one of sixteen cases a bad pointer.
     pub fn pointer(self, rng: &mut Rng, length: usize) -> *mut c_void {
         if rng.u8(..16) == 0 {
             self.bad(rng)

@@ -483,8 +483,8 @@ impl Caller<'_> {
         let fd = fd as u64;
         if kind == Kind::Ioctl {
             let request = match self.rng.u8(..8) {
-                // Requests of type 0x89, that of sockets and devices, are only chosen from
-                // `REQUESTS`.
+                // Requests of type 0x89, which is the type of sockets and devices, are only chosen
+                // from `REQUESTS`.
                 0 => Some(self.rng.u64(..0x1_0000_0000))
                     .filter(|number| (number >> 8) & 0xff != 0x89),
                 _ => self.rng.choice(&REQUESTS).copied(),

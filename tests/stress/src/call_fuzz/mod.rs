@@ -144,8 +144,8 @@ fn warm(lab: &Lab) -> Result<()> {
 /// The slab caches of the kernel objects that sockets consist of, each with its bytes in use.
 struct Held(Vec<(String, i64)>);
 
-/// A bound in bytes: more than the idle objects in the processors' own caches, and less than a leak
-/// in hundreds of thousands of calls.
+/// A bound in bytes. It is larger than the idle objects in the processors' own caches, and smaller
+/// than a leak in hundreds of thousands of calls.
 const SLACK: i64 = 4 << 20;
 
 impl Held {

@@ -5,9 +5,9 @@
 //!
 //! A host accepts a forged packet if both numbers are in the ranges that it accepts. The tests
 //! count the accepted values of each number while the other one is right. The product of the two
-//! counts, divided by 2^32, is the probability that a packet with guessed numbers is accepted. An
-//! attack that tries all pairs of numbers needs at most the inverse of that as many frames, and
-//! half of them on average.
+//! counts, divided by 2^32, is the probability that a packet with guessed numbers is accepted. The
+//! inverse of this probability is the largest number of frames that an attack needs if it tries all
+//! pairs of numbers. On average it needs half as many.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -166,8 +166,8 @@ struct Victim {
 
 impl Drop for Victim {
     fn drop(&mut self) {
-        // Ignored because the test is over. With a linger time of 0 the connection ends at once;
-        // its peer would never answer a close.
+        // Ignored because the test is over. The linger time is 0, so that the connection ends at
+        // once: its peer would never answer a FIN.
         let _ = self.socket.set_linger(Some(0));
     }
 }

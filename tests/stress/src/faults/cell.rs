@@ -17,7 +17,7 @@ use guest::relay::Tally;
 
 /// How long the traffic may make no progress. A connection attempt ends after 12.6 s, silence ends
 /// a connection after 15 s, and a closed connection waits for its peer for 10 s. After the sum of
-/// these, some connection or attempt must have ended, successfully or not.
+/// these times, some connection or attempt must have ended, successfully or not.
 const STALL: Duration = Duration::from_secs(40);
 
 /// The time limit of a cell, in seconds, even while it makes progress. At 30 % loss in both
@@ -59,7 +59,7 @@ struct Figures {
 }
 
 impl Cell {
-    /// Returns the cell's name as a scenario.
+    /// Returns the name that the cell has as a scenario.
     pub fn name(&self) -> String {
         let Self { wire, way, traffic } = self;
         format!("{}, {}, {}", wire.name, way.name(), traffic.name()).replace(' ', "_")

@@ -15,7 +15,7 @@ use guest::prelude::*;
 /// The kind of buffer that the host gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Lane {
-    /// A private buffer; a long frame is in pages.
+    /// A private buffer. The bytes of a long frame are in pages.
     Plain,
     /// A clone, whose data other ports of the bridge share.
     Cloned,

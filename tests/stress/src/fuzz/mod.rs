@@ -4,8 +4,8 @@
 //! sockets in every state.
 //!
 //! Two hosts talk to each other, and all their frames pass through the fuzzer. A seed determines
-//! how it changes frames. The conversations also depend on timing, so two runs with the same seed
-//! are similar, but not identical.
+//! how the fuzzer changes frames. The conversations also depend on timing, so two runs with the
+//! same seed are similar, but not identical.
 
 mod cast;
 mod honest;

@@ -128,8 +128,8 @@ pub fn serve(
     })
 }
 
-/// Returns a connection's order. Returns `None` if the stream ends, or sends nothing for too long,
-/// before the whole order has arrived.
+/// Returns a connection's order. Returns `None` if the stream ends, or nothing arrives for too
+/// long, before the whole order has arrived.
 fn read_order(connection: &Socket) -> Result<Option<Order>> {
     let mut bytes = [0; ORDER];
     let mut filled = 0;
@@ -238,7 +238,8 @@ fn ended(connection: &Socket) -> Result<()> {
     Ok(())
 }
 
-/// Talks to the server: sends `rounds` random messages, each answered before the next.
+/// Talks to the server: sends `rounds` random messages, each of which is answered before the next
+/// one is sent.
 ///
 /// # Errors
 /// If a call fails or an answer is wrong.
