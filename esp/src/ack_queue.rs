@@ -3,41 +3,43 @@
 //! The ACK queue: the order in which senders that share a bottleneck get the acknowledgements that
 //! open their windows (Treydte 2007).
 //!
-//! One [`AckQueue`] stands for one bottleneck, the receiving device. It counts and decides. The
-//! caller stores the [`LISTS`] of waiting connections, each of which is first in, first out. Each
-//! connection has a [`Slot`].
+//! One [`AckQueue`] stands for one bottleneck, the receiving device. The queue counts and decides.
+//! The caller stores the connections that wait, in [`LISTS`] lists. Each list is first in, first
+//! out. Each connection has a [`Slot`].
 //!
 //! * After each call of a connection's engine, and before the connection sends,
-//!   [`schedule`](AckQueue::schedule) returns the change of the lists.
-//! * Then, and at [`deadline`](AckQueue::deadline), the caller repeats this while there is a
-//!   [`next_turn`](AckQueue::next_turn): it removes the first connection of the turn's list and
-//!   [gives](NextTurn::give) that connection the turn.
+//!   [`schedule`](AckQueue::schedule) returns the change that the caller makes to the lists.
+//! * Then, and at [`deadline`](AckQueue::deadline), the caller gives turns: as long as
+//!   [`next_turn`](AckQueue::next_turn) returns a turn, it removes the first connection from the
+//!   turn's list and [gives](NextTurn::give) the turn to that connection.
 //!
-//! Of `n` senders that have announced a transmission, `n - 1` wait and one sends. If that one falls
-//! silent, the others would wait for ever. So the next connection gets a turn anyway when no packet
-//! has arrived at the device for [`IDLE`], or when no connection has left the lists for [`HOLD`].
-//! The connections that had the turn until then become *overdue*: they do not count until they ask
-//! for a turn again. So a silent sender delays the others once, and not with every acknowledgement.
+//! Of `n` senders that have announced a transmission, `n - 1` wait and one sends. If that sender
+//! fell silent, the others would wait for ever. So the next connection gets a turn anyway when no
+//! packet has arrived at the device for [`IDLE`], or when no connection has left the lists for
+//! [`HOLD`]. The connections that had the turn until then become *overdue*: they are not counted
+//! again until they ask for a turn. So a silent sender delays the others once, and not with every
+//! acknowledgement.
 //!
 //! # Who is next
 //!
 //! * **Classes.** Sockets with a priority go first, then the first turn of each transmission, then
 //!   all others. Short transmissions need at most one turn, and so do not wait behind long ones. A
 //!   class that was passed over [`PASSES`] times in a row is next, so no class starves.
-//! * **Concurrent turns.** A first turn need not wait for the end of a long transmission's turn:
-//!   one of each may be in progress. So a short transmission delays the long ones by the time that
-//!   its packets take, not by a round trip. A port has no room for a third window in addition to
-//!   unscheduled packets. So the next concurrent turn waits until the connection with the last
-//!   concurrent turn has asked again, the device was silent, or [`HOLD`] has passed. After the
-//!   first turn of a transmission that turns out long, [`IN_LINE`] short transmissions get their
-//!   first turns in line, not concurrently.
+//! * **Concurrent turns.** A first turn and a turn of a long transmission may be in progress at the
+//!   same time. So a short transmission delays the long ones by the time that its packets take, not
+//!   by a round trip. A port has no room for a third window in addition to unscheduled packets. So
+//!   the next concurrent turn waits until the connection that had the last concurrent turn has
+//!   asked for a turn again, until the device was silent for [`IDLE`], or until [`HOLD`] has
+//!   passed. After the first turn of a transmission that turns out long, [`IN_LINE`] short
+//!   transmissions get their first turns in line, not concurrently.
 //! * **Hosts.** In the last class each host has one turn per round, however many connections it
 //!   has. Each round has a list, and the queue records for each host the first round in which it
 //!   has no turn yet. A first turn is the host's turn in the round, if the host has none there yet.
 //!   In addition, a host may have [`CREDIT`] first turns in advance, and must then miss rounds
-//!   before it gets more. A host for which the table has no room has one turn per connection.
+//!   before it gets more. If the table of hosts has no room for a host, the host has one turn per
+//!   connection.
 //! * **Trust.** A host that leaves its turns unused may not delay the queue again. Its connections
-//!   get turns concurrently with the turns of other hosts, until it has used some of its own.
+//!   get turns concurrently with the turns of other hosts, until it has used some of these turns.
 //!
 //! The queue also shares [`UNSCHEDULED`] packets among the senders. While fewer granted packets are
 //! in flight than the queue's `budget` allows, it gives more turns at a time.
@@ -400,9 +402,9 @@ impl AckQueue {
         self.share(slot, now)
     }
 
-    /// Gives a connection a new share of [`UNSCHEDULED`], and returns its packets: an equal part,
-    /// or what the other shares leave if that is less. Unlike [`schedule`](Self::schedule), this
-    /// does not tell the connection of its share.
+    /// Gives a connection a new share of [`UNSCHEDULED`], and returns the number of packets in the
+    /// share: an equal part, or what the other shares leave if that is less. Unlike
+    /// [`schedule`](Self::schedule), this does not tell the connection of its share.
     pub fn share(&mut self, slot: &mut Slot, now: Nanos) -> u16 {
         self.shares.give(&mut slot.share, now)
     }

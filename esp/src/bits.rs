@@ -125,7 +125,7 @@ impl Bits {
             .unwrap_or(MOST)
     }
 
-    /// Returns the set as packets carry it: bit n of byte m, of the value 1 << n, stands for the
+    /// Returns the set as packets carry it: bit n of byte m (the value 1 << n) stands for the
     /// number 8 m + n.
     pub(super) fn emit(&self) -> [u8; BYTES] {
         let mut bytes = [0; BYTES];

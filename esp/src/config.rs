@@ -42,9 +42,9 @@ impl Default for Config {
             initial_ack_burst_length: 1,
             packets_to_ack: 10,
             round_trip_time: 200,
-            // This covers several delayed acknowledgements, and the time in which a full buffer of
-            // 128 KiB is sent at 100 Mbit/s, since a packet that waits behind such a buffer is not
-            // lost.
+            // This minimum covers several delayed acknowledgements, and the time in which a full
+            // buffer of 128 KiB is sent at 100 Mbit/s, because a packet that waits in such a buffer
+            // is not lost.
             retransmission_time_min: 10_000,
             user_timeout: 15_000,
             selective: false,

@@ -27,19 +27,19 @@
 //! * A packet whose acknowledgement number is out of bounds is dropped with its data. If such a
 //!   packet arrives instead of the answer to our SYN, it belongs to a connection that our side has
 //!   forgotten. As in TCP (RFC 9293, 3.10.7.3), it is then answered with RST.
-//! * A SYN with another number than the connection's may come from a host that was restarted. It is
-//!   answered with a challenge ACK (RFC 5961). A host that knows the connection ignores the
-//!   challenge. A host that does not know it answers with RST, which ends our connection, and the
-//!   host's next SYN finds the port free. This cannot loop: a host that answers an empty packet
-//!   expects a number beyond the packet's, and has sent everything that the packet acknowledges. So
-//!   its answer never has an older number than we expect.
+//! * A SYN whose number differs from the connection's may come from a host that was restarted. It
+//!   is answered with a challenge ACK (RFC 5961). A host that knows the connection ignores the
+//!   challenge. A host that does not know the connection answers with RST, which ends our
+//!   connection, and the host's next SYN finds the port free. This cannot loop: a host that answers
+//!   an empty packet expects a number beyond the packet's, and has sent everything that the packet
+//!   acknowledges. So the number of its answer is never older than the number that we expect.
 //! * A connection whose socket is closed is an *orphan*. No process will read, so arriving data
-//!   ends it with a RST, and it waits only some seconds for the peer's FIN. Two limits end it
-//!   although the peer answers. If the peer has room but acknowledges nothing, the orphan ends: a
-//!   forged packet may have desynchronised two orphans, which would keep each other alive. If the
-//!   peer has no room, the orphan ends after some minutes: a peer that never reads would hold it
-//!   for ever. If the user has ended both halves, arriving data also ends the connection with a
-//!   RST, as with TCP.
+//!   ends the connection with a RST. The orphan waits only some seconds for the peer's FIN. Two
+//!   limits end it even if the peer answers. If the peer has room but acknowledges nothing, the
+//!   orphan ends: a forged packet may have desynchronised two orphans, which would keep each other
+//!   alive. If the peer has no room, the orphan ends after some minutes: a peer that never reads
+//!   would hold it for ever. If the user has ended both halves, arriving data also ends the
+//!   connection with a RST, as with TCP.
 
 use super::config::{Config, Stats, LARGEST_WINDOW};
 use super::cookie::MOST_WINDOW;
@@ -94,10 +94,11 @@ enum Reader {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum PendingReset {
     None,
-    /// Answers a packet, such as a challenge ACK, that arrived instead of the answer to our SYN.
+    /// The RST answers a packet, such as a challenge ACK, that arrived instead of the answer to our
+    /// SYN.
     Challenged(Header),
-    /// Ends the connection: no process will read the data that arrived, or the peer broke the
-    /// rules.
+    /// The RST ends the connection, because no process will read the data that arrived, or because
+    /// the peer broke the rules.
     Unread,
 }
 
@@ -480,7 +481,8 @@ impl Connection {
         self.limit_orphan(now, now.saturating_add(ORPHAN_HELD));
     }
 
-    /// Limits an orphan's life: never beyond `held`, whatever the peer acknowledges.
+    /// Limits an orphan's life, so that it never lasts beyond `held`, whatever the peer
+    /// acknowledges.
     fn limit_orphan(&mut self, now: Nanos, held: Nanos) {
         let wait = if self.state == State::FinWait2 {
             ORPHAN_WAIT
@@ -624,10 +626,10 @@ impl Connection {
         )
     }
 
-    /// Returns a time before which no timer expires that was started since the last call of
-    /// [`deadline`](Self::deadline). Returns `now` if computing this time would cost more than
-    /// `deadline`. If the caller's own timer expires no later than the returned time, it need not
-    /// call `deadline`.
+    /// Returns a time before which no timer that was started since the last call of
+    /// [`deadline`](Self::deadline) expires. Returns `now` if computing this time would cost more
+    /// than `deadline`. If the caller's own timer expires no later than the returned time, it need
+    /// not call `deadline`.
     #[inline]
     pub fn earliest_new_deadline(&self, now: Nanos) -> Nanos {
         let quiet = self.state == State::Established

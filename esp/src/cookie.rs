@@ -25,7 +25,7 @@ use super::wire::{flags, Header};
 /// The time for which a cookie stays the same, as a power of two of nanoseconds: 69 s.
 const EPOCH: u32 = 36;
 
-/// Number of packets after a cookie that may be lost. The next one is still recognised.
+/// Number of packets after a cookie that may be lost. The next packet is still recognised.
 const MOST_BEHIND: u16 = 32;
 
 /// Number of consecutive first numbers that share a hash: a block. The first numbers that are tried
@@ -122,7 +122,7 @@ impl Client {
                 one_of(*hash, isn).add(1) == packet.ack
             })
         };
-        // The first packet's number follows the SYN's; a probe's is one less.
+        // The first packet's number follows the SYN's; a probe's number is one less.
         let probe = packet.len == 0 && packet.flags == flags::ACK;
         let mut first = [1, 0].into_iter().take(if probe { 2 } else { 1 });
         if let Some(steps) = first.find(&names) {

@@ -17,7 +17,8 @@
 #![cfg_attr(not(MODULE), no_std)]
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
-// Inside the module this is a private part of one large crate, which does not use everything.
+// In the kernel module, this code is a private part of one large crate, which does not use all of
+// it.
 #![cfg_attr(MODULE, allow(dead_code, unused_imports, unreachable_pub))]
 
 pub mod ack_queue;

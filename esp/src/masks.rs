@@ -10,13 +10,13 @@
 //! * Each end sends 32 random bits, its nonce, in its SYN or SYN|ACK. Each direction has a *key*,
 //!   which is computed from both nonces.
 //! * Each end counts how often the numbers of both directions have wrapped. An arriving number gets
-//!   the count with which its 32 bits are nearest to the expected number's.
+//!   the count with which its 32-bit value is nearest to that of the expected number.
 //! * The *mask* is a bijection of the wraps of the sequence number and of the acknowledgement
 //!   number, 16 bits each, under the direction's key. Two packets of a connection have different
 //!   masks if one of these wraps differs.
 //! * The checksum on the wire is the exclusive or of the packet's CRC32c and its mask. So even a
 //!   host that does not know the connection can compute a packet's mask, and merge packets whose
-//!   masks are equal. Corruption is detected as without masks, since a CRC is linear.
+//!   masks are equal. Corruption is detected as well as without masks, because a CRC is linear.
 //! * SYN and SYN|ACK have the mask 0. If one end sends no nonce, such as a listener that sends a
 //!   cookie, all packets have the mask 0.
 //! * The RST of a host that does not know the connection has the mask of the packet that it

@@ -176,8 +176,8 @@ pub struct Options {
     pub selective: bool,
     /// Whether the sender's announcements are short while it may send no packets behind them.
     pub announces_short: bool,
-    /// Whether many connections send to this host: announcements to it are short until it grants
-    /// more.
+    /// Whether many connections send to this host, so that announcements to it are short until it
+    /// grants more.
     pub crowded: bool,
     /// The sender's nonce for checksum masks.
     pub nonce: Option<u32>,

@@ -91,8 +91,8 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Returns whether the packet belongs to an open connection according to its numbers: it was
-    /// taken now or before.
+    /// Returns whether the packet's numbers show that it belongs to an open connection, because it
+    /// was taken now or before.
     pub fn is_of_open_connection(&self) -> bool {
         self.failed.is_none()
             && !self.closed
@@ -127,8 +127,8 @@ impl<F: FnMut(Seq) -> u8> WriteQueue for F {
 /// Packets to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Transmit {
-    /// A run of queued packets, from the header's number on. The caller fills in [`Header::len`],
-    /// and remembers TXS for the first packet and TXF for the last one, for retransmissions.
+    /// A run of queued packets, from the header's number on. The caller fills in [`Header::len`].
+    /// For retransmissions, it remembers TXS for the first packet and TXF for the last one.
     Data {
         /// The first packet's header, without the length, and with the TXF of the last packet.
         header: Header,

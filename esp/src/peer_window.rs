@@ -62,7 +62,7 @@ impl PeerWindow {
         (self.span > 0).then_some(self.span)
     }
 
-    /// Sets the window that the acknowledgement sent now grants.
+    /// Sets the window that is granted by the acknowledgement that is sent now.
     #[inline]
     pub(super) fn grant(&mut self, window: Window) {
         self.advertised = Some(window);
@@ -70,8 +70,9 @@ impl PeerWindow {
         self.widen_span(window.burst_length);
     }
 
-    /// Ends grants: the acknowledgement sent now grants the sender its own parameters. Packets of a
-    /// larger window may arrive later and raise `advertised`; the next call undoes that.
+    /// Ends grants: the acknowledgement that is sent now grants the sender its own parameters.
+    /// Packets of a larger window may arrive later and raise `advertised`. The next call of this
+    /// function undoes that.
     pub(super) fn end_grants(&mut self, own: Window) {
         if self.granted {
             *self = Self {

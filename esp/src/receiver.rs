@@ -130,7 +130,8 @@ pub(super) enum Taken {
     Empty,
     /// The caller keeps the packets, because earlier ones are missing.
     Kept,
-    /// Of a run of data packets, `skip` were received before and the next `taken` are in order.
+    /// The packets are a run of data packets. The first `skip` of them were received before, and
+    /// the next `taken` are in order.
     Data {
         skip: u16,
         taken: u16,
@@ -150,7 +151,7 @@ pub(super) struct Receiver {
     last_advertised: Seq,
     /// The number after the last one that any advertised window allows.
     allowed: Seq,
-    /// The number after the highest one known to be in use.
+    /// The number after the highest number known to be in use.
     seen: Seq,
     incoming: Incoming,
     /// Whether due acknowledgements are withheld (R3).
@@ -194,7 +195,7 @@ pub(super) struct Receiver {
     /// The time when a packet of any connection last arrived at the device.
     last_device_rx: Nanos,
     timed: Option<Timed>,
-    /// Times from an acknowledgement to the first packet that it allowed.
+    /// The measured time from an acknowledgement to the first packet that it allowed.
     turnaround: Rtt,
     peer: PeerWindow,
     grants: Grants,
@@ -425,8 +426,8 @@ impl Receiver {
         self.expected = next;
         self.note_seen(self.expected);
         self.requested_at = None;
-        // The sender has the answer to its skip, so another skip with the same number would be from
-        // another wrap.
+        // The sender has the answer to its skip, so a further skip with the same number would be
+        // from a different wrap of the numbers.
         self.skipped = None;
         if self.has_hole() {
             self.close_hole(packets, now);

@@ -45,7 +45,7 @@ pub(super) struct Records {
     peer: u32,
     /// Whether a record has begun to arrive and has not ended.
     open: bool,
-    /// Number of bytes of the arriving record so far.
+    /// Number of bytes of the arriving record that have arrived.
     arrived: u32,
 }
 

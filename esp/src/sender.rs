@@ -129,7 +129,7 @@ pub(super) struct Sender {
     announced: Option<Seq>,
     /// The last packet with TXF, until it is acknowledged.
     last_txf: Option<Seq>,
-    /// Whether a probe is due: the window is closed, or the peer has to skip numbers.
+    /// Whether a probe is due, because the window is closed or the peer has to skip numbers.
     probe: bool,
     /// Whether the packet at `una` is to be sent next, wherever `next` is.
     resend_first: bool,
@@ -144,8 +144,8 @@ pub(super) struct Sender {
     skips: bool,
     missing: Missing,
     grants: Granted,
-    /// Whether, since the FIN was first sent, a packet was sent that the peer may already have: a
-    /// retransmission, or a probe.
+    /// Whether a packet that the peer may already have (a retransmission or a probe) was sent since
+    /// the FIN was first sent.
     repeated: bool,
     /// Number of timeouts since the last progress.
     tries: u8,

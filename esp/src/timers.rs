@@ -19,7 +19,7 @@ pub enum Timer {
     DelayedAck,
     /// The peer is silent, so it is probed or considered dead.
     Liveness,
-    /// An orphan's peer does not end the connection.
+    /// The peer of an orphan has not ended the connection in time.
     Orphan,
 }
 
@@ -134,7 +134,8 @@ const LEAST_PATIENCE: Nanos = 15 * MILLISECOND;
 struct Pace {
     /// Time between two probes.
     interval: Nanos,
-    /// Number of unanswered probes; one interval after the last of them the peer counts as dead.
+    /// Maximum number of unanswered probes. One interval after the last of these, the peer counts
+    /// as dead.
     limit: u32,
 }
 

@@ -23,15 +23,15 @@ pub const CHECKSUM_LEN: usize = 4;
 
 /// Bits of [`Header::flags`].
 pub mod flags {
-    /// Opens a connection and takes a sequence number.
+    /// The packet opens a connection and takes a sequence number.
     pub const SYN: u8 = 0x01;
     /// The acknowledgement number is valid.
     pub const ACK: u8 = 0x02;
-    /// The sender's stream ends here; takes a sequence number.
+    /// The packet ends the sender's stream and takes a sequence number.
     pub const FIN: u8 = 0x04;
     /// The connection does not exist any more.
     pub const RST: u8 = 0x08;
-    /// Requests retransmission of all packets from the acknowledgement number on.
+    /// The packet requests retransmissions from the acknowledgement number on.
     pub const RRQ: u8 = 0x10;
     /// The packet is the first of a transmission.
     pub const TXS: u8 = 0x20;
@@ -55,8 +55,8 @@ pub(super) const GRANT: u8 = flags::ACK | flags::RRQ | flags::TXF;
 /// numbers that have not arrived will never be sent again.
 pub(super) const SKIP: u8 = flags::ACK | flags::RRQ | flags::TXS | flags::TXF;
 
-/// The flags of an empty packet that answers a skip. It has the sequence number of the skip; its
-/// acknowledgement number is the number that its sender expected before the skip.
+/// The flags of an empty packet that answers a skip. The packet has the sequence number of the
+/// skip. Its acknowledgement number is the number that its sender expected before the skip.
 pub(super) const SKIPPED: u8 = flags::ACK | flags::RRQ | flags::TXS;
 
 /// The flags of a request that names packets in its payload. A peer with the version option sends

@@ -13,8 +13,8 @@
 //!   grows.
 //! * While the port is fully used, the budget shrinks slowly, down to the packets that arrive in
 //!   two round trips.
-//! * If the first packet of every turn of a span took [`DELAY`] longer than its least time, packets
-//!   queue in the port. Then the budget shrinks, whatever the rate.
+//! * If, in a span, the first packet of every turn took [`DELAY`] longer than the least time of
+//!   such a packet, packets queue in the port. Then the budget shrinks, whatever the rate.
 //! * A port's buffer is limited. So the budget stays below a ceiling, which a loss lowers to three
 //!   quarters of the packets in flight. The ceiling rises again while the port idles, but slowly
 //!   for the first [`LEASE`] spans.
@@ -114,11 +114,11 @@ pub(super) struct Budget {
     lease: u16,
     /// Number of consecutive spans in which the port was fully used.
     full: u8,
-    /// The least recent round trip of any connection.
+    /// The shortest recent round trip of any connection.
     round_trip: Nanos,
     /// The port's rate, bytes in 2^16 ns.
     rate: u32,
-    /// The link's rate, an upper bound of the port's, in the same unit; 0 if unknown.
+    /// The link's rate, an upper bound of the port's rate, in the same unit; 0 if unknown.
     pub(super) link: u32,
     /// Number of bytes of the largest packet on the wire.
     packet: u32,
@@ -185,8 +185,8 @@ impl Budget {
             self.on_loss();
         }
         if let Some((packets, bytes, time)) = samples.train {
-            // Learns the size of a full packet first: counted in short packets, a slow port would
-            // seem to have room for many.
+            // The size of a full packet is learned first, because a slow port would seem to have
+            // room for many packets if they were assumed to be short.
             self.measure_packet(packets, bytes);
             self.rate = self.rate.max(rate(bytes, time));
             if self.lease == 0 {
@@ -217,7 +217,7 @@ impl Budget {
         self.packet = self.packet.max(each);
     }
 
-    /// Counts arriving bytes, and the time between them, while a connection waits.
+    /// Counts the bytes that arrive, and the time since the last arrival, while a connection waits.
     #[inline]
     fn arrive(&mut self, bytes: u32, waits: bool, now: Nanos) {
         let gap = now.saturating_sub(self.last);

@@ -13,7 +13,7 @@ pub(super) enum Step {
     Turn,
     /// The head gets a turn concurrently with another one.
     Concurrent,
-    /// The head gets an additional turn, as the budget has room.
+    /// The head gets an additional turn, because the budget has room.
     Budget,
     /// The head gets no turn, but perhaps a place in a round.
     Move,

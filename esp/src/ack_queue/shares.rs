@@ -4,11 +4,11 @@
 //!
 //! All senders together may have [`UNSCHEDULED`] such packets. Each connection gets a share when it
 //! asks for a turn. An idle connection must not keep its share from the others, so a share lapses:
-//! only shares given in the current [`LAPSE`] and in the one before count. The sender does not
-//! learn that its share has lapsed, and may use it at any time. So connections that resume together
-//! after a pause may send more than [`UNSCHEDULED`] packets, once: the next turn gives each of them
-//! a share of what is left. The excess may cost a timeout of some 10 ms, which is little compared
-//! to [`LAPSE`]. A connection without a share loses a round trip.
+//! a share counts only if it was given in the current or the previous [`LAPSE`]. The sender does
+//! not learn that its share has lapsed, and may use it at any time. So connections that resume
+//! together after a pause may send more than [`UNSCHEDULED`] packets, but only once, because the
+//! next turn gives each of them a share of what is left. The excess may cost a timeout of some 10
+//! ms, which is little compared to [`LAPSE`]. A connection without a share loses a round trip.
 
 use super::super::timers::{Nanos, SECOND};
 
@@ -16,8 +16,8 @@ use super::super::timers::{Nanos, SECOND};
 /// that fit a port with a buffer of 128 KiB.
 pub const UNSCHEDULED: u16 = 42;
 
-/// If a device has more connections than this, it says so to each peer that opens a new one. The
-/// peer then announces its first transmission with a [short](SHORT) packet.
+/// If a device has more connections than this, each peer that opens a new connection is told so.
+/// The peer then announces its first transmission with a [short](SHORT) packet.
 pub const CROWD: usize = 8;
 
 /// Number of payload bytes of the packet with which a connection without a share announces a longer
@@ -79,7 +79,7 @@ impl Shares {
         packets
     }
 
-    /// Stops counting old shares, although their slots still have them.
+    /// Stops counting old shares. The slots of their connections still have these shares.
     #[inline]
     fn forget(&mut self, now: Nanos) {
         let generation = u32::try_from(now / LAPSE).unwrap_or(u32::MAX);

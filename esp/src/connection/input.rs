@@ -158,7 +158,7 @@ impl Connection {
     }
 
     /// Handles data without an acknowledgement. Only a peer without the version option may send
-    /// such data; from any other it is forged.
+    /// such data. From any other peer, such data is forged.
     fn on_unacknowledging(&mut self, now: Nanos) -> Result<(), DropReason> {
         if !self.sender.is_open() || self.peer_has_version {
             // Nothing shows that the packet belongs to this connection.

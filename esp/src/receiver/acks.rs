@@ -26,7 +26,8 @@ impl Receiver {
         let ends = flags & flags::TXF != 0;
         if ends {
             self.incoming = Incoming::Idle;
-            // The next packet measures no round trip: the program may not have written it yet.
+            // The round trip is not measured on the next packet, because the sending program may
+            // not have written it yet.
             self.timed = None;
             if starts && count > 1 {
                 self.forget_samples(measured);
@@ -51,7 +52,7 @@ impl Receiver {
         }
     }
 
-    /// Begins a transmission with its first packet, which more packets follow.
+    /// Handles the first packet of a transmission that has more packets.
     #[inline(never)]
     fn begin(&mut self, header: &Header) {
         self.before_ack = 0;
@@ -78,7 +79,7 @@ impl Receiver {
         self.due != Due::Not
     }
 
-    /// Sends a delayed acknowledgement without waiting for data.
+    /// Makes a delayed acknowledgement due at once, so that it does not wait for data.
     #[inline]
     pub(in super::super) fn flush(&mut self) {
         if self.due != Due::Not {

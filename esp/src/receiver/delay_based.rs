@@ -6,9 +6,9 @@
 //! If a window is too small for the path, the sender pauses at the window's end. Then the first
 //! packet of the next turn arrives a bare round trip after the turn. If the window is large enough,
 //! packets queue somewhere on the path, and the first packet arrives behind them. So the time from
-//! a turn to its first packet shows whether the window fills the path. This does not depend on gaps
-//! between packets, which arise where senders share a card or the receiver's card coalesces
-//! packets.
+//! a turn to its first packet shows whether the window fills the path. This measurement does not
+//! depend on gaps between packets, which arise where senders share a card or the receiver's card
+//! coalesces packets.
 //!
 //! * The target for that time is [`QUEUE`], or one and a half times the least measured time if that
 //!   is more. The window is multiplied by the ratio of target and measured time, and grows by one

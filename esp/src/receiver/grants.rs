@@ -15,10 +15,10 @@
 //! * The ACK queue of the device decides how many packets may follow an announcement. These packets
 //!   are not scheduled, so all senders together have no more than the buffer of a small port holds.
 //! * Once a grant differed from the sender's own parameters, each empty acknowledgement that opens
-//!   a window repeats the grant, so losing one does no harm. A sender whose SYN did not announce
-//!   support for grants gets none.
-//! * When the receiver's parameters become fixed, it grants the sender its own parameters in the
-//!   same way. Otherwise the sender would keep its last window for ever.
+//!   a window repeats the grant, so the loss of one of them does no harm. A sender whose SYN did
+//!   not announce support for grants gets no grants.
+//! * When the receiver's parameters become fixed, the receiver grants the sender the sender's own
+//!   parameters in the same way. Otherwise the sender would keep its last window for ever.
 
 use super::super::ack_queue::{least_time, on_wire};
 use super::super::config::{Config, LARGEST_WINDOW};
@@ -124,9 +124,9 @@ struct Train {
     first: Nanos,
     /// The time when the last packets arrived.
     last: Nanos,
-    /// Number of the first packets.
+    /// Number of packets that arrived at the time `first`.
     head: u16,
-    /// Number of packets after the first ones.
+    /// Number of packets that arrived after the time `first`.
     packets: u16,
 }
 
@@ -198,7 +198,7 @@ pub(super) struct Grants {
     delay_based: DelayBased,
     /// The minimum window.
     floor: Floor,
-    /// The least recent time between two packets.
+    /// The shortest recent time between two packets.
     pace: Option<Nanos>,
     /// The link's rate, an upper bound of all other rates, bytes in 2^16 ns; 0 if unknown.
     link: u32,
@@ -480,7 +480,8 @@ impl Grants {
     }
 
     /// Returns whether the first packet of the last turn waited longer than its sender's own
-    /// packets explain. Either it queued behind packets of others, or a host was slow.
+    /// packets explain. If so, the packet queued behind packets of other connections, or a host was
+    /// slow.
     fn is_behind_others(&self, window: u16) -> bool {
         self.twice_the_time(window)
             .is_some_and(|own| self.delay_based.time() > own.saturating_add(self.delay_based.aim()))
@@ -494,8 +495,8 @@ impl Grants {
             .is_some_and(|own| elapsed > own)
     }
 
-    /// Returns twice the time that this number of packets takes at the least time between two;
-    /// `None` if that is unknown.
+    /// Returns twice the time that this number of packets takes at the shortest recent time between
+    /// two packets; `None` if that time is unknown.
     fn twice_the_time(&self, packets: u16) -> Option<Nanos> {
         let own = |pace| Nanos::from(packets).saturating_mul(pace);
         self.pace.map(|pace| own(pace).saturating_mul(2))
@@ -517,8 +518,8 @@ impl Grants {
     fn by_rate(&mut self, train: Train, senders: u16, window: u16) -> Option<u16> {
         let elapsed = train.last.saturating_sub(train.first);
         if elapsed == 0 {
-            // All packets arrived at once, too fast to measure. If these are at least half a
-            // window, the rate needs the largest window.
+            // All packets arrived at once, so their rate cannot be measured. If they are at least
+            // half a window, the rate is so high that it needs the largest window.
             let tells = train.head >= window / 2;
             return tells.then_some(u16::MAX);
         }

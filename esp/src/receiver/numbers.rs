@@ -19,9 +19,9 @@ impl Receiver {
         self.expected
     }
 
-    /// Returns whether the peer may send a packet with this number now. All packets that it has
-    /// sent lie within one window after its first unacknowledged number, and so does the expected
-    /// number. So a packet's number is at most a window ahead of the expected one or, if
+    /// Returns whether the peer may send a packet with this number now. All packets that the peer
+    /// has sent lie within one window after the peer's first unacknowledged number, and so does the
+    /// expected number. So a packet's number is at most a window ahead of the expected one or, if
     /// acknowledgements were lost, a window behind it. A probe's number is one less. The span of
     /// two windows allows for a sender that exceeds its window.
     #[inline]
@@ -51,7 +51,7 @@ impl Receiver {
     #[cold]
     pub(super) fn on_skip(&mut self, una: Seq, to: Seq) {
         if self.skipped.is_some_and(|(_, last)| last == to) {
-            // The peer has not received the answer.
+            // The peer has not received the answer to this skip, so the answer is due again.
             self.request = Request::Skipped;
             return;
         }
@@ -69,7 +69,7 @@ impl Receiver {
         self.drop_kept();
         self.expected = to;
         self.note_seen(to);
-        // Distances from the last advertised number do not change.
+        // The distances of other numbers from the last advertised number must not change.
         self.last_advertised = self.last_advertised.add(skipped);
         self.allowed = self.allowed.add(skipped);
         self.announced = self.announced.map(|start| start.add(skipped));

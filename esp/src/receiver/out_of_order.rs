@@ -18,9 +18,9 @@
 //!   to more than a round trip, and for more later packets, up to sixteen times as many. Real
 //!   losses undo these changes.
 //! * A request names lost packets that no earlier request named. The request waits for its turn
-//!   like any acknowledgement that opens a window. A named packet is lost again if it does not
-//!   arrive within a round trip and its usual variation, or if a packet arrives that a later
-//!   request named.
+//!   like any acknowledgement that opens a window. A named packet counts as lost again if it does
+//!   not arrive within a round trip and the usual variation of round trips, or if a packet that a
+//!   later request named arrives first.
 //! * If a window loses more than one packet in [`MAX_LOSS_SHARE`], the window is too large for a
 //!   queue on the path. Fewer losses are transmission errors and leave the window as it is.
 
@@ -76,15 +76,16 @@ pub(super) struct OutOfOrder {
     newly_named: Bits,
     /// The time when the last request was sent.
     last_request: Nanos,
-    /// If a packet that the last request named arrives before this time, it was late, not lost.
+    /// If a packet that the last request named arrives before this time, the packet was late, not
+    /// lost.
     earliest_answer: Nanos,
     /// Round trips from requests to the named packets.
     answer_rtt: Rtt,
     /// Number of consecutive requests after which no named packet has arrived.
     unanswered: u8,
-    /// Missing packets below this distance are lost.
+    /// The distance below which missing packets are lost.
     lost_below: u16,
-    /// Missing packets from `lost_below` to below this distance may just be late.
+    /// The distance below which missing packets that are not below `lost_below` may just be late.
     late_below: u16,
     /// The time when `late_below` was set.
     late_since: Nanos,
@@ -377,7 +378,7 @@ impl Receiver {
     pub(super) fn mark_lost_before(&mut self, seq: Seq) {
         let end = self.expected.distance(seq).min(MOST);
         self.out_of_order.lost_below = self.out_of_order.lost_below.max(end);
-        // The peer sent the answer after all retransmissions.
+        // The peer sent the answer after all retransmissions, so none of them is still in flight.
         self.out_of_order.awaited = Bits::default();
         self.out_of_order.last_named = Bits::default();
         self.out_of_order.unanswered = 0;

@@ -6,8 +6,8 @@
 //! * The request timer (R4) does not request missing packets: they may be queued in a switch, and a
 //!   retransmitted burst would lengthen that queue. Instead, the timer makes the receiver *probe*
 //!   with an empty packet that has an earlier number. The peer sends the answer after all its
-//!   earlier packets, and Ethernet does not reorder. So a packet that the answer shows to be
-//!   missing is lost, and the receiver requests it. If the missing packet arrives before the
+//!   earlier packets, and Ethernet does not reorder packets. So a packet that the answer shows to
+//!   be missing is lost, and the receiver requests it. If the missing packet arrives before the
 //!   answer, it was late, and the measured round trip becomes longer.
 //! * The round trip on which the request timer is based is the time from an acknowledgement to the
 //!   first packet that it allowed, or from a request to the requested packet. Each probe doubles
@@ -15,12 +15,13 @@
 //!   carries an acknowledgement. If this acknowledgement opens the window, either the next packet
 //!   was late or the probe allowed it. Then the round trip is between the time since the probe and
 //!   the whole wait.
-//! * A sender may have a smaller window than `packets_to_ack`. If probes find twice that it stopped
-//!   at the same distance from the last advertised number, that distance is its window. From then
-//!   on the receiver acknowledges in time ([`PeerWindow`](super::super::peer_window::PeerWindow)).
-//! * While packets of other connections arrive at the device, packets of this one may be queued
-//!   behind them in the switch port. So the timer starts at the last arrival of any packet, but at
-//!   most [`PORT_DELAY`] later than it would otherwise.
+//! * A sender may have a smaller window than `packets_to_ack`. If probes find twice that the sender
+//!   stopped at the same distance from the last advertised number, that distance is the sender's
+//!   window. From then on the receiver acknowledges in time
+//!   ([`PeerWindow`](super::super::peer_window::PeerWindow)).
+//! * While packets of other connections arrive at the device, packets of this connection may be
+//!   queued behind them in the switch port. So the timer starts at the last arrival of any packet,
+//!   but at most [`PORT_DELAY`] later than it would otherwise.
 
 use super::super::config::Config;
 use super::super::rtt::{doubled, Rtt};
@@ -102,7 +103,7 @@ impl Receiver {
         }
     }
 
-    /// Ends probing: a packet has arrived that was sent after the missing one.
+    /// Ends probing, because a packet that was sent after the missing one has arrived.
     pub(super) fn end_probing(&mut self) {
         self.probing = None;
     }
@@ -115,9 +116,9 @@ impl Receiver {
             .is_some_and(|probing| core::mem::take(&mut probing.due))
     }
 
-    /// Notes that a probe was sent for any reason, because its answer shows which packets are lost.
-    /// The liveness probes of an idle connection may be more frequent than the request timer, which
-    /// each answer restarts.
+    /// Notes that a probe was sent, for whatever reason. The answer to the probe shows which
+    /// packets are lost. The liveness probes of an idle connection may be more frequent than the
+    /// request timer, which each answer restarts.
     pub(in super::super) fn on_probe_sent(&mut self, now: Nanos) {
         if !self.is_scheduled() || self.turn != Turn::Not || self.request != Request::Not {
             return;

@@ -4,8 +4,8 @@
 //!
 //! * Both windows, the one after an acknowledgement and the one after an announcement, come from
 //!   the last grant. Before the first grant, they come from the [`Config`].
-//! * A timeout indicates that unscheduled packets were lost. So it halves the number of packets
-//!   that may follow announcements; each grant raises this number by one.
+//! * A timeout indicates that unscheduled packets were lost. So a timeout halves the number of
+//!   packets that may follow announcements. Each grant raises this number by one.
 
 use super::super::config::Config;
 use super::super::wire::Grant;

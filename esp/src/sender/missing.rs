@@ -17,8 +17,8 @@ use super::{Outgoing, Sender};
 /// Sets of packets, by their distance from the first unacknowledged one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Missing {
-    /// Whether `named` or `retransmitted` has packets. If not, acknowledgements read no other
-    /// field.
+    /// Whether `named` or `retransmitted` has packets. If not, the handling of acknowledgements
+    /// reads no other field.
     active: bool,
     /// Whether `named` is not empty.
     due: bool,

@@ -69,7 +69,7 @@ impl Sender {
         self.pause == Some(Pause::Silent)
     }
 
-    /// Stops the timer: the wait is over, and the caller splits the queue.
+    /// Stops the timer, because the wait is over and the caller splits the queue.
     pub(in super::super) fn end_silence(&mut self) {
         self.timer = None;
     }

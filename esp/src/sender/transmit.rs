@@ -123,8 +123,8 @@ impl Sender {
         (most > 0).then_some(most)
     }
 
-    /// Sends new packets. If `starts`, the first begins a transmission; if `ends`, the last ends
-    /// it.
+    /// Sends new packets. If `starts` is set, the first packet begins a transmission. If `ends` is
+    /// set, the last packet ends a transmission.
     #[inline(always)]
     pub(in super::super) fn first(
         &mut self,
