@@ -46,11 +46,11 @@ const EXAMPLES: &str = include_str!("help/netgauge.txt");
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 #[command(group(ArgGroup::new("side").required(true).args(["server", "connect", "peers", "hostfile", "netns", "participant"])))]
 pub struct Cli {
-    /// A subcommand, run instead of measuring by the options below.
+    /// A subcommand, which runs instead of a measurement with the options below.
     #[command(subcommand)]
     pub command: Option<Command>,
 
-    /// Serve clients until killed; it obeys every host that reaches its port, see --listen
+    /// Serve clients until killed; the server obeys every host that reaches its port, see --listen
     #[arg(help_heading = SIDES, long)]
     pub server: bool,
 

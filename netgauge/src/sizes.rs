@@ -43,8 +43,8 @@ impl FromStr for SizeSpec {
     }
 }
 
-/// Parses numbers and ranges of numbers, separated by commas. `number` parses one number; errors
-/// call a number `what`.
+/// Parses numbers and ranges of numbers, separated by commas. `number` parses one number; error
+/// messages call a number `what`.
 pub(crate) fn parse_ranges<T: PartialOrd>(
     text: &str,
     what: &str,

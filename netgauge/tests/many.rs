@@ -245,8 +245,8 @@ fn a_member_that_falls_silent_is_named() {
         signal(&servers[1].process, Signal::SIGSTOP);
         let output = finish(child);
         signal(&servers[1].process, Signal::SIGCONT);
-        // A process that is stopped before the rounds does not answer; one that is stopped during
-        // them does not send.
+        // A process that is stopped before the rounds does not answer; a process that is stopped
+        // during the rounds does not send.
         failed_by(&output, &servers[1].name());
     }
 }

@@ -209,7 +209,7 @@ pub(crate) mod tests {
     fn png_is_denser_and_shows_every_element() {
         let (width, height, pixels) = decode(&png(&Sample).unwrap());
         assert_eq!((width, height), (160, 80));
-        // Returns whether a pixel between these corners has the property. The corners are in pixels
+        // Returns whether `is` is true of a pixel between these corners. The corners are in pixels
         // of the drawing, each of which is two by two pixels of the PNG.
         let any = |from: (u32, u32), to: (u32, u32), is: fn(&[u8]) -> bool| {
             (from.1 * 2..to.1 * 2).any(|y| {

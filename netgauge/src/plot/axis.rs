@@ -125,8 +125,8 @@ impl Axis {
         }))
     }
 
-    /// Returns the values that get a label: those whose label does not overlap with the label
-    /// before it.
+    /// Returns the values that get a label. A value gets no label that would overlap with the label
+    /// before.
     fn readable(&self) -> Vec<f64> {
         let room = match self.unit {
             Unit::Bytes => 0.09,

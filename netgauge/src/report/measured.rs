@@ -59,7 +59,7 @@ pub enum Measured {
         exchange_ns: Summary,
         /// Number of exchanges that took much longer than the median.
         stalls: u32,
-        /// The time of all stalls beyond the median, nanoseconds.
+        /// The time by which all stalls together exceed the median, nanoseconds.
         stalled_ns: u64,
         /// Share of the exchanges without an answer; `None` for streams, which lose none.
         lost_share: Option<f64>,

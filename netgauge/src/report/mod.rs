@@ -57,8 +57,7 @@ impl fmt::Display for LeftOut {
 }
 
 impl LeftOut {
-    /// Returns a transport that was left out for this reason, with one pattern or with all
-    /// patterns.
+    /// Returns a transport that was left out for this reason, of one pattern or of all patterns.
     pub(crate) fn new(kind: &Kind, pattern: Option<&str>, reason: &anyhow::Error) -> Self {
         Self {
             transport: kind.name.to_owned(),
@@ -72,7 +71,8 @@ impl LeftOut {
         self.pattern.is_none() && self.transport == kind.name
     }
 
-    /// Returns the name of the transport, and of the pattern if it was left out of one only.
+    /// Returns the name of the transport, and the name of the pattern if only one pattern left the
+    /// transport out.
     pub fn title(&self) -> String {
         match &self.pattern {
             None => self.transport.clone(),

@@ -57,7 +57,7 @@ impl<S: DatagramSocket> Calls<S> {
     }
 }
 
-/// Takes a datagram as sent, and lost, if the device's queue was full.
+/// Treats a datagram as sent, and then lost, if the device's queue was full.
 fn lost_if_full(sent: io::Result<usize>) -> io::Result<()> {
     match sent {
         Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => Ok(()),
@@ -123,8 +123,8 @@ impl<S: DatagramSocket> Transport for Datagrams<S> {
         let mut filled = 0;
         while filled < message.len() {
             let room = message.len() - filled;
-            // Instead of a short last part, the first part of the next message may arrive, which is
-            // longer than `room`.
+            // Received into `spare`, because instead of a short last part, the first part of the
+            // next message may arrive, and be longer than `room`.
             let length = if filled > 0 && room < self.max_datagram {
                 let length = self.calls.recv(&mut self.spare)?;
                 let part = &self.spare[..length];

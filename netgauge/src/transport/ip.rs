@@ -81,8 +81,8 @@ pub(super) struct Departure {
 }
 
 impl Departure {
-    /// Returns the departure to `to` through interface `name`, from the interface's address of the
-    /// family of `to`.
+    /// Returns the departure for a socket that will be connected to `to`: interface `name`, and the
+    /// interface's address of the same family as `to`.
     pub(super) fn towards(name: &str, to: IpAddr) -> Result<Self> {
         let ips = interface_ips(name)?;
         let from = ips.into_iter().find(|ip| ip.is_ipv6() == to.is_ipv6());

@@ -29,8 +29,8 @@ pub(super) const KIND: Kind = Kind {
     ..Kind::new("mpi", "MPI, two ranks of a job of Open MPI", prepare)
 };
 
-/// The name of Open MPI's library, unchanged since 3.0. The ABI of the calls below is unchanged
-/// since 1.7.
+/// The name of Open MPI's library, unchanged since Open MPI 3.0. The ABI of the calls below is
+/// unchanged since Open MPI 1.7.
 const LIBRARY: &str = "libmpi.so.40";
 
 /// The remedy: how to start two ranks.
@@ -155,7 +155,8 @@ fn load() -> Result<Calls> {
     check("MPI_Get_library_version", unsafe {
         version(text.as_mut_ptr(), &mut length)
     })?;
-    // SAFETY: `text` contains a NUL: the library has written one, and the array was zeroed before.
+    // SAFETY: `text` contains a NUL, because the library has written one, and the array was zeroed
+    // before.
     let text = unsafe { CStr::from_ptr(text.as_ptr()) }.to_string_lossy();
     let mut granted = 0;
     // SAFETY: The MPI standard allows null for both arguments of `main`. `granted` is an integer

@@ -86,8 +86,8 @@ pub(super) fn wait(fd: &impl AsFd, events: PollFlags, timeout: Duration) -> io::
     }
 }
 
-/// Repeats `call`, which does not block, while it fails with `WouldBlock`, and waits for `events`
-/// in between. Fails with `WouldBlock` after `timeout`.
+/// Repeats `call`, which does not block, while it fails with `WouldBlock`. Waits for `events`
+/// before each repetition. Fails with `WouldBlock` after `timeout`.
 fn polled<T>(
     fd: &impl AsFd,
     events: PollFlags,
@@ -105,8 +105,8 @@ fn polled<T>(
         let left = deadline
             .get_or_insert(now + timeout)
             .saturating_duration_since(now);
-        // The time is checked even after a wait without a timeout: if `fd` has an error that `call`
-        // does not return, every wait ends at once, and the loop would be endless.
+        // The time is checked even after a wait without a timeout. If `fd` has an error that `call`
+        // does not return, every wait ends at once, and the loop would otherwise be endless.
         if left.is_zero() || wait(fd, events, left)?.is_empty() {
             return Err(blocked);
         }

@@ -66,8 +66,8 @@ as_fd!([] PacketSocket, socket);
 /// Ethernet address.
 fn link_address(ethertype: u16, interface: u32, mac: MacAddr) -> SockAddr {
     let mut storage = SockAddrStorage::zeroed();
-    // SAFETY: `sockaddr_ll` is plain C data, smaller than the storage and no stricter aligned, and
-    // all-zero bytes are a valid value of it.
+    // SAFETY: `sockaddr_ll` is plain C data. It is smaller than the storage and needs no stricter
+    // alignment, and all-zero bytes are a valid value of it.
     let address = unsafe { storage.view_as::<libc::sockaddr_ll>() };
     address.sll_family = libc::AF_PACKET as libc::sa_family_t;
     address.sll_protocol = ethertype.to_be();

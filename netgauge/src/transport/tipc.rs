@@ -59,8 +59,8 @@ struct SockaddrTipc {
 impl SocketId {
     fn to_address(self) -> SockAddr {
         let mut storage = SockAddrStorage::zeroed();
-        // SAFETY: `SockaddrTipc` is plain C data, smaller than the storage and no stricter aligned,
-        // and all-zero bytes are a valid value of it.
+        // SAFETY: `SockaddrTipc` is plain C data. It is smaller than the storage and needs no
+        // stricter alignment, and all-zero bytes are a valid value of it.
         let address = unsafe { storage.view_as::<SockaddrTipc>() };
         address.family = libc::AF_TIPC as libc::sa_family_t;
         address.kind = SOCKET_ADDRESS;

@@ -311,7 +311,7 @@ fn formula() -> Line {
 
 /// Returns the share of messages that stall or are lost.
 fn stalled(row: &Value) -> Option<f64> {
-    // No protocol reports a lost datagram as a stall; its message is counted in `lost`.
+    // A message whose datagram is lost is counted in `lost`, and not in `stalls`.
     let stalls = row["stalls"].as_f64()? + row["lost"].as_f64()?;
     Some(stalls / row["tests"].as_f64()?)
 }

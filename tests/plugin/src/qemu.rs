@@ -281,7 +281,8 @@ extern "C" fn accessed(_processor: c_uint, access: u32, address: u64, _data: *mu
         return;
     };
     // SAFETY: QEMU passes `access` and `address` to this callback, and they are valid until the
-    // callback returns. The object at `physical` is valid as long, unless `physical` is null.
+    // callback returns. The object at `physical` is valid until then, too, unless `physical` is
+    // null.
     let (is_store, bytes, physical) = unsafe {
         let physical = qemu_plugin_get_hwaddr(access, address);
         (

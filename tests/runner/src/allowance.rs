@@ -54,8 +54,8 @@ struct Turns {
 }
 
 impl Turns {
-    /// Reads the times of all threads; zeroes if the process has ended or the host's kernel does
-    /// not count.
+    /// Reads the times of all threads. Returns zeroes if the process has ended, or if the host's
+    /// kernel does not record the times.
     fn of(process: u32) -> Self {
         let threads = fs::read_dir(format!("/proc/{process}/task"));
         let threads = threads.into_iter().flatten().flatten();

@@ -126,7 +126,7 @@ impl Commands {
     /// Boots a guest like [`Commands::boot`], but with this wire.
     ///
     /// # Errors
-    /// As [`Commands::boot`].
+    /// The errors of [`Commands::boot`].
     pub fn boot_on(
         layout: &Layout,
         name: &str,
@@ -192,7 +192,7 @@ impl Commands {
     /// another directory shared as "share".
     ///
     /// # Errors
-    /// As [`Commands::boot_from`].
+    /// The errors of [`Commands::boot_from`].
     pub fn boot_tree(
         layout: &Layout,
         place: (&str, &Path),
@@ -246,7 +246,7 @@ impl Commands {
     /// Sends init a line and waits until its command ends.
     ///
     /// # Errors
-    /// As [`Commands::run`].
+    /// The errors of [`Commands::run`].
     pub fn ask(&mut self, line: &str) -> Result<Ended> {
         let mut text = String::new();
         let status = self.run(line, |line| {
@@ -260,7 +260,7 @@ impl Commands {
     /// ends.
     ///
     /// # Errors
-    /// As [`Commands::run`].
+    /// The errors of [`Commands::run`].
     pub fn shell(&mut self, line: &str) -> Result<Ended> {
         match self.verb {
             Verb::Commands | Verb::Tree => self.ask(line),

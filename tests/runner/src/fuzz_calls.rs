@@ -11,7 +11,8 @@ use crate::commands;
 use crate::layout::Layout;
 use crate::qemu::Clock;
 
-/// Time for booting and for the check for leftovers, beyond the time in which calls are made.
+/// Time for booting and for the check for leftovers, in addition to the time in which calls are
+/// made.
 const MARGIN: Duration = Duration::from_secs(400);
 
 /// Options of the call fuzzer.

@@ -263,8 +263,8 @@ pub struct Sample {
     pub drops: u64,
 }
 
-/// Makes the default switch, and measures each of these protocols on it with the protocol's number
-/// of rounds. The switch stays up.
+/// Makes the default switch, and measures each of `protocols` on it, with the protocol's number of
+/// rounds. The switch stays up.
 ///
 /// # Errors
 /// If the guest ends, or a protocol cannot be measured.

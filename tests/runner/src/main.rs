@@ -115,7 +115,7 @@ enum Verb {
     /// affected.
     FuzzFrames(fuzz_frames::Options),
     /// Run traffic between two guests while their link is cut and restored; fail if anything breaks
-    /// for another reason.
+    /// for a reason other than a cut.
     Endurance(endurance::Options),
     /// Run commands in a guest and print what they print.
     Run {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Builds the programs for the guests: the module, the Rust programs, the peers in C.
+//! Builds the programs for the guests: the module, the Rust programs, and the peers in C.
 
 use std::fs;
 use std::path::PathBuf;

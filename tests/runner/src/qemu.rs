@@ -468,8 +468,8 @@ pub fn machine(layout: &Layout, boot: &Boot<'_>) -> Result<Command> {
     command.arg("-kernel").arg(layout.kernel.join("vmlinuz"));
     command.arg("-initrd").arg(boot.initramfs);
     let verb = boot.verb.join(" ");
-    // `slab_nomerge`: unmerged caches count each protocol's sockets separately from other objects
-    // of the same size.
+    // `slab_nomerge` keeps caches unmerged, so that they count each protocol's sockets separately
+    // from other objects of the same size.
     command.args([
         "-append",
         &format!(

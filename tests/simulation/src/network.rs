@@ -82,7 +82,8 @@ pub struct Port {
     rate: Rate,
     /// Capacity of the buffer, bytes.
     limit: u32,
-    /// The frames in the buffer: the time at which each frame's last bit leaves, and its bytes.
+    /// The frames in the buffer: the time at which each frame's last bit leaves, and the frame's
+    /// bytes.
     queue: VecDeque<(Picos, u32)>,
     queued: u32,
     free: Picos,

@@ -15,7 +15,8 @@ use crate::network::{frame_bytes, Rate};
 /// The receiver's index among the hosts.
 const RECEIVER: u32 = 0;
 
-/// Time between two handshakes, so that one does not influence the other's measurement.
+/// Time between two handshakes, so that one handshake does not influence the measurement of the
+/// other.
 const HANDSHAKE_INTERVAL: Nanos = 20_000;
 
 /// The parameters of a simulation.

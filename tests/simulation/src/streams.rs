@@ -41,8 +41,8 @@ pub struct Measured {
 }
 
 impl Streams {
-    /// Opens a connection for each pair of a sender and a receiver; there are as many hosts as the
-    /// pairs name.
+    /// Creates as many hosts as the highest number in `pairs` requires. Opens a connection for each
+    /// pair of a sender and a receiver.
     pub fn new(setup: Setup, pairs: &[(u32, u32)]) -> Self {
         let hosts = pairs.iter().map(|(a, b)| a.max(b) + 1).max().unwrap_or(0);
         let mut peers: Vec<Vec<End>> = vec![Vec::new(); hosts as usize];
@@ -67,7 +67,7 @@ impl Streams {
         all
     }
 
-    /// Opens one connection. Lost packets are retransmitted by timer.
+    /// Opens one connection. Timers retransmit packets of the handshake that are lost.
     fn open(&mut self, stream: usize) {
         let Stream { from, to, .. } = self.streams[stream];
         self.fabric.connect(from);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Requirements that do not depend on the engine's internals: no drop, saturation, fair shares,
+//! Requirements that do not depend on the engine's internals: no drop, saturation, fair shares, and
 //! bounded delay.
 //!
 //! The order of the bytes is checked, too, because a host of the simulation panics if bytes are
@@ -330,7 +330,7 @@ fn senders_with_smaller_windows_than_the_receiver_expects_are_as_fast() {
     }
 }
 
-/// Queued packets are not lost: requesting and retransmitting them would lengthen the queue.
+/// Queued packets are not lost, and requesting and retransmitting them would lengthen the queue.
 #[test]
 fn a_slow_line_carries_everything_about_once() {
     const DEEP: u32 = 1 << 30;

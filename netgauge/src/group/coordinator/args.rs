@@ -77,7 +77,7 @@ pub struct GroupArgs {
     pub many: ManyArgs,
 }
 
-/// Options of patterns of many, whether the participants are processes or hosts.
+/// Options of patterns of many participants, which may be processes or hosts.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = MANY)]
 pub struct ManyArgs {

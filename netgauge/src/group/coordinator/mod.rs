@@ -78,7 +78,7 @@ pub trait Results {
     #[cfg(feature = "pictures")]
     fn draw(&self, path: &Path) -> Result<()>;
 
-    /// Returns an error: this netgauge was built without pictures.
+    /// Returns an error, because this netgauge was built without pictures.
     ///
     /// # Errors
     ///

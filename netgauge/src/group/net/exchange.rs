@@ -204,7 +204,7 @@ impl<'a> Exchange<'a> {
         for link in 0..self.links.len() {
             self.write(link)?;
         }
-        // Other members may have sent data before this member was started.
+        // Other members may have sent all their data before this member was started.
         self.note_all();
         Ok(())
     }
@@ -440,7 +440,7 @@ nix::ioctl_read_bad!(
 fn unread(link: &Link) -> Option<u64> {
     let mut bytes = 0;
     // SAFETY: The call writes one `int` to `bytes`, which outlives the call, and keeps no pointer
-    // to it. The descriptor is open while `link` is borrowed.
+    // to `bytes`. The descriptor is open while `link` is borrowed.
     unsafe { fionread(link.socket.as_fd().as_raw_fd(), &mut bytes) }.ok()?;
     u64::try_from(bytes).ok()
 }

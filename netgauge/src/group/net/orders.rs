@@ -16,8 +16,8 @@
 //! it is member 0, and members that only connect to it do not listen.
 //!
 //! A participant may answer any order with `Failed`, or with `Broken` where it knows which member
-//! failed. The coordinator may send `Leave` at any time: a busy participant stops, and reports what
-//! it has measured.
+//! failed. The coordinator may send `Leave` at any time. A busy participant then stops, and reports
+//! what it has measured.
 
 use serde::{Deserialize, Serialize};
 

@@ -259,7 +259,8 @@ struct Server<'a> {
     /// The time at which the caller was started, and the bytes that had arrived from the streams by
     /// then.
     begun: Option<(Instant, u64)>,
-    /// By client: the time at which its last data arrived, or at which the calls began.
+    /// For each client: the time at which its last data arrived, or at which the calls began if
+    /// none has arrived since.
     heard: Vec<Instant>,
 }
 

@@ -80,7 +80,8 @@ impl Worker {
     /// interrupted it.
     fn carry_out(&mut self, order: Order, control: &mut Control) -> Result<Option<Answer>> {
         // An order that takes time ends when the descriptor becomes readable. Data that was read
-        // together with the order does not make the descriptor readable, so it is looked for here.
+        // together with the order does not make the descriptor readable, so this check looks for
+        // such data.
         if order.takes_time() && control.has_read_ahead() {
             return Ok(None);
         }
@@ -148,7 +149,7 @@ impl Worker {
         ended(end)
     }
 
-    /// Sets ESP's parameters, after saving the values from before the first time.
+    /// Sets ESP's parameters. The first call saves the values from before it.
     fn set_parameters(&mut self, values: EspParameters) -> Result<()> {
         let parameters = match &mut self.parameters {
             Some(parameters) => parameters,

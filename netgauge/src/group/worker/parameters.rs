@@ -18,7 +18,8 @@ use crate::group::net::orders::EspParameters;
 /// The directory of the parameters' files.
 const DIRECTORY: &str = "/proc/sys/esp";
 
-/// Parameters whose ranges depend on each other: neither of the others may exceed `burst_length`.
+/// Parameters whose ranges depend on each other: `packets_to_ack` and `initial_ack_burst_length`
+/// may not exceed `burst_length`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Values {
     burst_length: u32,

@@ -58,7 +58,7 @@ impl Link {
         format!("--connect {address} --interface {device}")
     }
 
-    /// Returns both ends for one netgauge that holds them, see `guest/init`.
+    /// Returns netgauge's arguments for both ends, which one netgauge holds; see `guest/init`.
     pub fn ends(self) -> String {
         let [client, server] = self.devices();
         format!("a/{client} b/{server}")

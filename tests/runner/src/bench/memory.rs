@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
 //! `make bench OPTIONS=--memory`: the memory accesses of a message and of a KiB of a stream,
-//! counted by the plugin of `tests/plugin` in a guest like that of the other figures.
+//! counted by the plugin of `tests/plugin`, in a guest like the guest of the other figures.
 //!
 //! Two runs differ only in their number of messages or bytes, and the difference of their counts
 //! gives the figure, as for `make profile`. Before and after each run the guest makes a system call
@@ -29,12 +29,12 @@ use crate::qemu::Clock;
 use crate::step;
 
 /// The largest difference between the plugin's instructions and the instructions by the guest's
-/// clock, relative to the latter.
+/// clock, relative to the instructions by the clock.
 const TOLERANCE: f64 = 0.01;
 
-/// The largest such difference for a figure. netgauge reads the clock for figures, so the clock's
-/// instructions exclude netgauge's work between two messages, some 130 instructions, and include
-/// the time in which both ends wait for a timer.
+/// The largest relative difference for a figure. netgauge reads the clock for figures, so the
+/// clock's instructions exclude netgauge's work between two messages, some 130 instructions, and
+/// include the time in which both ends wait for a timer.
 const TOLERANCE_OF_FIGURES: f64 = 0.02;
 
 /// Numbers of blocks that are copied from `/dev/zero` to `/dev/null` to compare the plugin with the
@@ -120,7 +120,7 @@ impl Work {
         }
     }
 
-    /// Returns how many more half round trips or KiB the second run has.
+    /// Returns how many more half round trips or KiB the second run has than the first run.
     fn units(self) -> f64 {
         match self {
             Self::Messages([few, many]) => 2.0 * (many - few) as f64,

@@ -110,13 +110,13 @@ pub struct Options {
     /// Bytes per message.
     #[arg(long, default_value_t = 1)]
     size: u64,
-    /// Profile a stream in writes of so many bytes instead.
+    /// Profile a stream in writes of this many bytes instead.
     #[arg(long)]
     block: Option<u64>,
     /// Profile messages that wait for no answer instead.
     #[arg(long, conflicts_with = "block")]
     flood: bool,
-    /// Profile round trips of one thread that holds both ends, and polls, instead.
+    /// Instead, profile round trips within one thread that holds both ends and polls.
     #[arg(long, conflicts_with_all = ["block", "flood"])]
     polled: bool,
     /// The link between the hosts, as `make bench` has it.

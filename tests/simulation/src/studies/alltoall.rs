@@ -128,7 +128,7 @@ struct Exchange {
     /// A message is sent at a random time up to this many nanoseconds after it could be sent.
     stagger: Nanos,
     /// The messages in flight from each host to each other host: the position in the stream at
-    /// which each message ends, and its kind.
+    /// which each message ends, and the message's kind.
     streams: Vec<VecDeque<(u64, Kind)>>,
     /// Bytes sent since the start, by stream.
     sent: Vec<u64>,

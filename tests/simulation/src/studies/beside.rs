@@ -138,7 +138,7 @@ pub struct Line {
     pub all: f64,
     /// The longest time that a stream waited for its turn, nanoseconds.
     pub longest_wait: Nanos,
-    /// The most turns that other connections had during one such wait.
+    /// The most turns that other connections had while one stream waited for its turn.
     pub most_turns: u64,
     /// The most bytes in the port.
     pub peak: u32,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Goodput over `burst_length` and `packets_to_ack`, from which values for `/proc/sys/esp/` follow.
+//! Goodput over `burst_length` and `packets_to_ack`. The results show which values suit
+//! `/proc/sys/esp/`.
 
 use std::io::{self, Write};
 use std::iter::once;
@@ -173,8 +174,8 @@ fn pairs(cells: &[Cell], bits: u64) -> impl Iterator<Item = &Cell> {
     link.filter(|cell| !cell.granted)
 }
 
-/// Returns the smallest window that saturates a link without accumulating bursts. Of several such
-/// cells, returns the one with the fewest acknowledgements.
+/// Returns the cell with the smallest window that saturates a link without accumulating bursts. If
+/// there are several, returns the one with the fewest acknowledgements.
 fn smallest(cells: &[Cell], bits: u64) -> Option<&Cell> {
     let link = || pairs(cells, bits);
     let best = link().map(|cell| cell.goodput).fold(0.0, f64::max);

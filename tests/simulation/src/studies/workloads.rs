@@ -173,7 +173,7 @@ struct Connection {
 }
 
 impl Connection {
-    /// Sends waiting messages, as far as the connection accepts them.
+    /// Sends waiting messages for as long as the connection accepts them.
     fn send(&mut self, simulation: &mut Simulation, now: Nanos) {
         while let Some(mut message) = self.waiting.front().copied() {
             let ahead = self.written - simulation.received(message.sender);
