@@ -51,7 +51,7 @@ pub mod flags {
     pub const MAPPED: u16 = 1 << 2;
 }
 
-/// Types of options.
+/// The types of options.
 mod kind {
     pub const VERSION: u8 = 1;
     pub const FLAGS: u8 = 2;

@@ -263,8 +263,8 @@ fn halves(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// Measures senders with an announced transmission that request turns one after the other, and get
-/// them in that order.
+/// Measures senders that have announced a transmission, request turns one after the other, and get
+/// their turns in that order.
 fn ack_queue(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("esp/ack_queue");
     for (senders, hosts) in [(2_usize, 2_usize), (32, 32), (32, 1), (1_024, 1_024)] {

@@ -581,8 +581,9 @@ impl AckQueue {
         self.scheduled.saturating_sub(self.overdue)
     }
 
-    /// Sets when a packet of any connection last arrived at the device. Call this before
-    /// [`is_due`](Self::is_due), [`next_turn`](Self::next_turn) and [`deadline`](Self::deadline).
+    /// Sets the time at which a packet of any connection last arrived at the device. Call this
+    /// before [`is_due`](Self::is_due), [`next_turn`](Self::next_turn) and
+    /// [`deadline`](Self::deadline).
     #[inline]
     pub fn note_arrival(&mut self, at: Nanos) {
         self.last_device_rx = at;

@@ -37,7 +37,7 @@ pub const OPTIONS_LEN: usize = 20;
 /// Maximum bytes of options that are read, including skipped ones.
 pub const OPTIONS_MAX: usize = 64;
 
-/// Types of options.
+/// The types of options.
 mod kind {
     pub const VERSION: u8 = 1;
     pub const LARGEST_PAYLOAD: u8 = 4;

@@ -168,7 +168,7 @@ pub(super) struct Receiver {
     /// Number of the device's connections that had an announced transmission when the turn was
     /// requested.
     senders: u16,
-    /// Samples for the next [`take_samples`](Self::take_samples).
+    /// The samples for the next [`take_samples`](Self::take_samples).
     samples: Samples,
     /// Whether a transmission has started or ended since the last acknowledgement.
     unreported: bool,

@@ -143,7 +143,7 @@ impl Header {
     /// Returns the number of bytes of payload.
     #[inline]
     pub const fn payload(&self) -> u16 {
-        // In a grant or a skip the length field has another meaning.
+        // In a grant or a skip the length field has a different meaning.
         if self.flags & !(flags::CRC | flags::TXS) == GRANT {
             0
         } else {
@@ -224,9 +224,10 @@ impl Header {
         self.len == 0 && self.flags & !flags::CRC == SKIPPED
     }
 
-    /// Returns whether the payload names missing packets, if the peer has the version option: bit n
-    /// of byte m stands for the packet with the acknowledgement number + 8 m + n. The packet takes
-    /// no number. Pass it to [`Connection::on_named`](super::Connection::on_named).
+    /// Returns whether the payload names missing packets. This holds only if the peer has the
+    /// version option. Bit n of byte m stands for the packet with the acknowledgement number + 8 m
+    /// + n. The packet takes no number. Pass it to
+    /// [`Connection::on_named`](super::Connection::on_named).
     #[inline]
     pub const fn names_missing(&self) -> bool {
         self.len > 0 && self.flags & !flags::CRC == NAMING
@@ -301,7 +302,7 @@ impl Header {
         self.src == other.src && self.dst == other.dst
     }
 
-    /// Returns whether the packet asks to open a connection. A listener passes it to
+    /// Returns whether the packet asks to open a connection. A listener passes such a packet to
     /// [`Connection::accept`](super::Connection::accept).
     #[inline]
     pub const fn opens(&self) -> bool {
@@ -341,11 +342,11 @@ impl Header {
 /// Returns the RST that answers a packet for which there is no socket; `None` for a RST, which is
 /// never answered.
 ///
-/// As in TCP (RFC 9293, 3.10.7.1), the RST carries numbers that the peer accepts. Its sequence
-/// number is the packet's acknowledgement number. If the packet has none, the RST's sequence number
-/// is 0, and the RST acknowledges the packet. So in a connection a RST with ACK comes from a peer
-/// that gives up the connection, and a RST without ACK from a host that does not know the
-/// connection. The RST has a checksum if the packet had one.
+/// As in TCP (RFC 9293, 3.10.7.1), the RST carries numbers that the peer accepts. The RST's
+/// sequence number is the packet's acknowledgement number. If the packet has no acknowledgement
+/// number, the RST's sequence number is 0, and the RST acknowledges the packet. So in a connection
+/// a RST with ACK comes from a peer that gives up the connection, and a RST without ACK from a host
+/// that does not know the connection. The RST has a checksum if the packet had one.
 #[inline]
 pub fn reset_for(header: &Header) -> Option<Header> {
     if header.has(flags::RST) {

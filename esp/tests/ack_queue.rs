@@ -541,8 +541,8 @@ fn a_request_waits_while_the_port_is_busy() {
 
 #[test]
 fn a_sender_probes_for_a_window_update_lost_after_txf() {
-    // The model checker found this: holds reported both packets, so neither side runs a timer,
-    // although one more packet waits for the window.
+    // The model checker found this case. Both packets were reported by holds, so neither side runs
+    // a timer, although one more packet waits for the window.
     let mut pair = Pair::with_config(Config {
         burst_length: 2,
         packets_to_ack: 1,
@@ -584,8 +584,8 @@ fn a_turn_after_a_silence_requests_lost_packets() {
 
 #[test]
 fn a_waiting_request_survives_the_retransmission_of_its_packet() {
-    // The simulation found this: the sender's timer retransmits the first packet of the hole while
-    // the request waits. The request still asks for the packets that were dropped behind it.
+    // The simulation found this case. The sender's timer retransmits the first packet of the hole
+    // while the request waits. The request still asks for the packets that were dropped behind it.
     let mut pair = Pair::established();
     pair.lose(A, 0);
     pair.lose_matching(B, 2, |h| h.has(flags::RRQ));

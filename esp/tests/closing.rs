@@ -549,8 +549,8 @@ fn an_orphan_does_not_wait_for_ever_for_a_peer_that_never_reads() {
 fn desynchronised_orphans_do_not_keep_each_other_alive() {
     let mut pair = Pair::established();
     // A third host forges a FIN of each side. The data that a side then sends has the number of the
-    // forged FIN, so it looks like a duplicate. The side's own FIN, one number later, arrives after
-    // the end.
+    // forged FIN, so it looks like a duplicate. The side's own FIN has the next number, and arrives
+    // after the end of the stream.
     for (from, to) in [(A, B), (B, A)] {
         let header = Header {
             src: PORTS[from],

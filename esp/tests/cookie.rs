@@ -226,7 +226,8 @@ fn a_cookies_mark_is_its_own() {
     let packet = first(cookie(), 10);
     let mark = CLIENT.mark(&syn(), &packet, hash);
     assert!(mark.0 < MARKS && mark.1 != 0);
-    // A copy, or any first packet with the same numbers, has the same mark.
+    // A copy of the first packet, or any other first packet with the same numbers, has the same
+    // mark.
     assert_eq!(CLIENT.mark(&syn(), &first(cookie(), 0), hash), mark);
     let other = Header {
         ack: packet.ack.add(1),

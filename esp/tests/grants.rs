@@ -256,7 +256,7 @@ fn unscheduled_packets_are_shared() {
 
 #[test]
 fn idle_connections_keep_no_share_from_a_new_one() {
-    // All these connections are at host B, by one device.
+    // All these connections are at host B and use one device.
     let mut device = Device::default();
     let mut now = 5 * S;
     let mut begin = |wait: Nanos| {
@@ -297,7 +297,7 @@ fn a_share_lapses_after_a_second_or_two() {
     assert_eq!(queue.share(&mut idle, begin + 2 * LAPSE), 0);
     assert_eq!(queue.share(&mut busy, begin + 3 * LAPSE), 21);
     assert_eq!(queue.share(&mut new, begin + 3 * LAPSE), 14);
-    // A processor whose time is behind changes no generation.
+    // A call on a processor whose clock is behind does not change the generation.
     assert_eq!(queue.share(&mut idle, begin + 2 * LAPSE), 7);
     queue.release(&mut busy);
     queue.release(&mut new);

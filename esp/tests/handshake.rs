@@ -354,8 +354,8 @@ fn a_host_that_was_restarted_connects_again() {
 #[test]
 fn a_forged_syn_is_answered_once_and_has_no_effect() {
     let mut pair = Pair::established();
-    // Without packets in flight, and with packets of both sides in flight, of which none or some
-    // are lost.
+    // In the first case no packets are in flight. In the others, packets of both sides are in
+    // flight, of which none or some are lost.
     for (busy, losses) in [(false, 0), (true, 0), (true, 5)] {
         if busy {
             pair.lose_matching(A, losses, |h| h.len > 0);

@@ -235,7 +235,7 @@ fn a_packet_of_an_earlier_connection_fails_its_checksum() {
     for nonces in [
         [BOTH[0], Some(1)],
         [Some(1), BOTH[1]],
-        // The same nonces, but swapped.
+        // These are the same nonces, but swapped.
         [BOTH[1], BOTH[0]],
     ] {
         let mut new = Wire::new([100, 200], nonces);
@@ -281,7 +281,7 @@ fn a_handshake_has_no_masks() {
 
 #[test]
 fn the_reset_of_a_host_that_has_forgotten_has_the_mask_of_what_it_answers() {
-    // Covers the last number before a wrap, the first number after it, and others.
+    // These numbers cover the last number before a wrap, the first number after it, and others.
     for isn in [100, 0xfffb, 0xfffc, 0xfffd] {
         let mut wire = Wire::new([isn, 200], BOTH);
         wire.send(0, 3);

@@ -52,7 +52,7 @@ fn the_ends_of_a_mapped_connection_are_as_documented() {
     let mut longer = [&bytes[..], &[0]].concat();
     longer[1] = 37;
     assert_eq!(Options::parse(&longer).mapped, None);
-    // In a SYN the ends follow the other options.
+    // In a SYN the ends of the mapped connection follow the other options.
     let all = [&Options::emit(1489, &Config::default())[..], &bytes].concat();
     assert!(all.len() <= OPTIONS_MAX);
     let told = Options::parse(&all);

@@ -67,7 +67,7 @@ fn packets_in_flight_that_arrive_need_no_skip() {
 #[test]
 fn packets_that_no_longer_fit_are_split_and_retransmitted() {
     let mut pair = with_options();
-    // The receiver's MTU shrinks first: all packets are lost.
+    // The receiver's MTU shrinks first, so all packets are lost.
     narrow(&mut pair, 60);
     pair.send(A, &bytes(5000, 1));
     pair.run_for(50 * MS);
@@ -294,13 +294,13 @@ fn both_ends_may_skip_at_once() {
 
 #[test]
 fn a_connection_ends_rather_than_reuse_numbers_if_the_peer_accepts_no_skips() {
-    // Packets in flight may arrive.
+    // In this case, packets in flight may still arrive.
     let mut pair = Pair::established();
     pair.send(A, &bytes(5000, 1));
     pair.shrink(A, 60);
     pair.settle();
     pair.assert_intact();
-    // Lost packets cannot arrive, so the connection ends.
+    // In this case, the packets are lost and cannot arrive any more, so the connection ends.
     let mut pair = Pair::established();
     narrow(&mut pair, 60);
     pair.send(A, &bytes(5000, 1));
@@ -319,7 +319,7 @@ fn skipped_numbers_are_not_acknowledged_by_data_of_a_congested_receiver() {
         let mut pair = with_options();
         pair.sides[B].reads = false;
         pair.sides[B].limit = 1_200;
-        // The receiver has this many packets and soon no room; later packets are lost.
+        // The receiver gets this many packets and soon has no room. Later packets are lost.
         let mut passed = 0;
         pair.rule(move |from, _, header| {
             passed += usize::from(from == A && header.payload() > 60);

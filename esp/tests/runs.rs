@@ -407,7 +407,7 @@ proptest! {
         prop_assert_eq!(whole, lengths.collect::<Vec<_>>());
     }
 
-    /// Runs have the flags of their records, also in retransmissions.
+    /// Each run has the flags of its record, also in retransmissions.
     #[test]
     fn records_sent_in_runs_are_sent_as_their_packets(
         records in prop::collection::vec((1..12_u16, 1..=SIZE), 1..20),

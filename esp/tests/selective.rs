@@ -17,7 +17,8 @@ fn config() -> Config {
     }
 }
 
-/// Returns two ends with options, each of which supports selective retransmission or not.
+/// Returns two ends that send options. `selective` says for each end whether it supports selective
+/// retransmission.
 fn pair_of(selective: [bool; 2]) -> Pair {
     let mut pair = Pair::new();
     for (side, selective) in pair.sides.iter_mut().zip(selective) {
@@ -36,8 +37,8 @@ fn selective() -> Pair {
     established([true; 2])
 }
 
-/// Sends a message from A. `fate` gives the fate of each packet's first transmission, by the
-/// packet's index from 0.
+/// Sends a message from A. `fate` returns the fate of each packet's first transmission. Its
+/// argument is the packet's index, counted from 0.
 fn send_with(pair: &mut Pair, packets: usize, fate: impl Fn(usize) -> Fate + 'static) {
     let first = pair.sides[A].conn().next_number();
     let mut left = vec![false; packets];
@@ -191,7 +192,7 @@ fn a_request_that_is_lost_is_repeated() {
 #[test]
 fn a_missing_packet_is_requested_after_a_quarter_of_the_round_trip() {
     let mut pair = selective();
-    // Two packets arrive after the lost one, which are too few to show the loss at once.
+    // Two packets arrive after the lost one. These are too few to show the loss at once.
     send_with(&mut pair, 21, |n| match n {
         18 => Fate::Lose,
         _ => Fate::Pass,
@@ -372,7 +373,8 @@ fn an_aborted_connection_keeps_nothing() {
     assert!(!pair.sides[B].conn().keeps());
 }
 
-/// Returns a pair whose sender A has packets in flight, for tests that send it unprovoked requests.
+/// Returns a pair whose sender A has packets in flight, for tests that send unprovoked requests to
+/// A.
 fn sender() -> Pair {
     let mut pair = selective();
     pair.cut(A);
@@ -541,7 +543,7 @@ fn run(seed: u64) {
     pair.latency = rng.u64(1..40) * US;
     pair.spacing = rng.u64(50..2_000);
     let mut pair = pair.establish();
-    // Without options there are no skips.
+    // Ends that send no options do not support skips.
     let told = pair.sides.iter().all(|side| side.tells);
     let (lose, late, twice) = (rng.f64() * 0.2, rng.f64() * 0.3, rng.f64() * 0.1);
     let most_late = *rng.choice(&[3 * US, 20 * US, 500 * US]).unwrap();

@@ -35,7 +35,7 @@ fn converse(pair: &mut Pair, amounts: [usize; 2], most: usize, rng: &mut fastran
                 pair.sleep(from);
             }
         }
-        // Programs act more often than timers expire; otherwise only timers would be tested.
+        // The programs act more often than timers expire. Otherwise only timers would be tested.
         pair.run_for(rng.u64(1..200) * US);
         if idle && pair.sides.iter().all(|s| s.closed) {
             break;

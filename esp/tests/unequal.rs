@@ -88,7 +88,7 @@ fn every_wait_for_a_small_window_takes_the_configured_time() {
         let mut pair = unequal(burst, to_ack);
         duration(&mut pair, 20_000);
         let waits = waits(&pair);
-        // Two waits prove the window, and one in 256 windows proves it again.
+        // Two waits prove the window, and then one wait in 256 windows proves it again.
         let most = 3 + 20_000 / (256 * usize::from(burst));
         assert!(
             (2..=most).contains(&waits.len()),

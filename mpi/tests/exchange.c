@@ -3,7 +3,7 @@
  * The test program that mk/mpi runs over the component: each rank prints hello, pairs of ranks
  * exchange messages of all sizes, and all ranks call allreduce and alltoall. Every byte is checked.
  *
- *   exchange              all of that once; rank 0 prints a line for each part
+ *   exchange              does all of that once; rank 0 prints a line for each part
  *   exchange die SECONDS  exchanges messages until rank 1 kills itself after SECONDS seconds
  *   exchange time SIZE ROUNDS  prints half a round trip between ranks 0 and 1 in microseconds
  *   exchange last SECONDS  exchanges large messages for SECONDS seconds; every byte is checked

@@ -34,13 +34,14 @@ pub const LAPSE: Nanos = SECOND;
 pub(super) struct Shares {
     /// The number of the [`LAPSE`] in which the last share was given, counted from time 0.
     generation: u32,
-    /// Shares given in `generation`.
+    /// The shares that were given in `generation`.
     recent: Given,
-    /// Shares given in the generation before `generation`, and not renewed since.
+    /// The shares that were given in the generation before `generation`, and were not renewed
+    /// since.
     older: Given,
 }
 
-/// Shares that were given in one generation.
+/// The shares that were given in one generation.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct Given {
     /// Number of connections that have a share, even of 0 packets.

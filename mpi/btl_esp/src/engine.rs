@@ -2,8 +2,8 @@
 
 //! The connection table of this process, message routing and completion.
 //!
-//! The engine never calls back. It collects [`Event`]s for Open MPI, which its owner handles after
-//! releasing the engine's lock.
+//! The engine never calls back. It collects [`Event`]s for Open MPI. The engine's owner handles
+//! these events after it has released the engine's lock.
 
 use std::collections::HashMap;
 use std::io;
@@ -72,7 +72,7 @@ pub enum Event<P> {
         /// Whether the message was sent.
         sent: bool,
     },
-    /// A link broke; other links to the peer remain.
+    /// A link broke, but other links to the peer remain.
     Degraded(String),
     /// A peer is no longer reachable.
     Lost {
@@ -90,7 +90,7 @@ pub enum Event<P> {
 pub enum Sent<P> {
     /// The message was sent.
     Done(P),
-    /// The message will be sent; an event reports its completion.
+    /// The message will be sent. An event reports its completion.
     Queued,
     /// The peer is lost.
     Refused(P),
@@ -129,7 +129,7 @@ pub struct Engine<P> {
     ready: Vec<LinkId>,
     /// Links that are being connected.
     opening: Vec<LinkId>,
-    /// Links with output that the kernel has not accepted.
+    /// The links with output that the kernel has not accepted.
     blocked: Vec<LinkId>,
     callers: Vec<Caller>,
     epoll: Epoll,
@@ -180,7 +180,7 @@ impl<P: Payload> Engine<P> {
     }
 
     /// Creates links to `peer`. Each of `pairs` is a local interface, an interface of the peer, and
-    /// the card of the peer's interface. Links that the peer has connected already are kept.
+    /// the card of the peer's interface. The links that the peer has already connected are kept.
     pub fn introduce(&mut self, peer: Name, pairs: &[(usize, usize, Card)]) {
         let peer = self.peer(peer);
         for (module, remote, card) in pairs {
@@ -247,7 +247,7 @@ impl<P: Payload> Engine<P> {
         &mut self.windows
     }
 
-    /// Sends a message by `link`, or by another link if that one is broken.
+    /// Sends a message by `link` or, if that link is broken, by another link to the same peer.
     pub fn send(&mut self, link: LinkId, tag: u8, payload: P) -> Sent<P> {
         self.transmit(link, Kind::Send, tag, payload)
     }
@@ -484,7 +484,7 @@ impl<P: Payload> Engine<P> {
                 Ok(None) => self.callers.push(caller),
                 Ok(Some(())) => {
                     let bytes = caller.bytes.first_chunk().map(Hello::decode);
-                    // Connections of other programs or versions are closed.
+                    // The connection of a different program or version is closed.
                     if let Some(Ok(hello)) = bytes {
                         self.answer(caller.stream, caller.module, hello);
                     }
@@ -495,8 +495,8 @@ impl<P: Payload> Engine<P> {
         }
     }
 
-    /// Answers a hello. If both processes connect at once, the connection that the process with the
-    /// lower name opened stays.
+    /// Answers a hello. If both processes connect at once, the connection stays that was opened by
+    /// the process with the lower name.
     fn answer(&mut self, stream: Stream, module: usize, hello: Hello) {
         let peer = self.peer(hello.caller);
         let link = self.link(peer, module, usize::from(hello.interface));
@@ -579,7 +579,7 @@ impl<P: Payload> Engine<P> {
         Ok(())
     }
 
-    /// Receives on one link; returns true if bytes were received.
+    /// Receives on one link. Returns true if bytes were received.
     fn receive(&mut self, id: LinkId) -> bool {
         let peer = self.links[id].peer;
         let mut room = Room {

@@ -17,7 +17,7 @@ use crate::ffi::{
 use crate::link::Payload;
 use crate::wire::Target;
 
-/// Maximum number of free fragments of a size that are kept for reuse.
+/// Maximum number of free fragments of one size that are kept for reuse.
 const KEPT: usize = 256;
 
 /// Maximum number of segments of a fragment: Open MPI's header with or without data, then data in
@@ -145,8 +145,8 @@ impl Message {
     }
 
     fn fragment(&self) -> &Fragment {
-        // SAFETY: the fragment lives until `destroy`, which takes the message; Open MPI changes it
-        // only while it has the descriptor, and no `Message` exists during that time.
+        // SAFETY: the fragment lives until `destroy`, which takes the message. Open MPI changes the
+        // fragment only while it has the descriptor, and no `Message` exists during that time.
         unsafe { self.0.as_ref() }
     }
 

@@ -11,7 +11,7 @@ use sockaddr_en::{interface_index, interface_mac, interface_mtu};
 
 use crate::transport::Interface;
 
-/// The rate assumed for interfaces that report none, in Mbit/s.
+/// The rate, in Mbit/s, that is assumed for interfaces that report no rate.
 const UNKNOWN: u32 = 10_000;
 
 /// Returns the Ethernet interfaces that are up: the interfaces named in `include` or, if it is
@@ -55,7 +55,8 @@ fn describe(name: &str) -> io::Result<Interface> {
     })
 }
 
-/// Returns the rate that the device reports; it reports -1 if the rate is unknown.
+/// Returns the rate that the device reports; `None` if the rate is unknown, for which the device
+/// reports -1.
 fn rate(name: &str) -> Option<u32> {
     let text = fs::read_to_string(format!("/sys/class/net/{name}/speed")).ok()?;
     text.trim().parse().ok().filter(|rate| *rate > 0)

@@ -29,7 +29,7 @@ pub enum State {
     /// The peer refused, because it is opening a connection itself. The peer's connection will
     /// arrive.
     Awaiting,
-    /// The link is connected; frames flow.
+    /// The link is connected, and frames are sent and received on it.
     Ready(Stream),
     /// The connection broke. It is not opened again.
     Failed,
@@ -284,7 +284,7 @@ impl<P: Payload> Link<P> {
     }
 }
 
-/// Reads the missing rest of a greeting of `length` bytes; returns `None` while the greeting is
+/// Reads the missing rest of a greeting of `length` bytes. Returns `None` while the greeting is
 /// incomplete.
 ///
 /// # Errors

@@ -111,8 +111,8 @@ unsafe extern "C" fn add_procs(
 fn fetch(peer: &opal_process_name_t) -> Vec<u8> {
     let mut data: *mut c_void = ptr::null_mut();
     let mut length = 0;
-    // SAFETY: the component is static. The call stores the address of bytes that it allocated with
-    // malloc(3), and their number; this process owns them from then on.
+    // SAFETY: the component is static. The call stores the address and the number of bytes that it
+    // allocated with malloc(3). This process owns these bytes from then on.
     let result = unsafe {
         let component = &raw const crate::component::mca_btl_esp_component.btl_version;
         enet_modex_receive(component, peer, &mut data, &mut length)
@@ -168,7 +168,7 @@ unsafe extern "C" fn free(
     _module: *mut mca_btl_base_module_t,
     descriptor: *mut mca_btl_base_descriptor_t,
 ) -> c_int {
-    // SAFETY: Open MPI only frees descriptors of this component that it does not use again.
+    // SAFETY: Open MPI passes a descriptor of this component, which it does not use again.
     recycle(unsafe { Message::from_descriptor(descriptor) });
     OPAL_SUCCESS
 }

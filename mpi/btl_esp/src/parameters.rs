@@ -29,8 +29,8 @@ struct Values {
 
 struct Storage(UnsafeCell<Values>);
 
-// SAFETY: Open MPI writes the values while one thread opens components; they are only read after
-// that.
+// SAFETY: Open MPI writes the values while one thread opens components. After that, the values are
+// only read.
 unsafe impl Sync for Storage {}
 
 static VALUES: Storage = Storage(UnsafeCell::new(Values {
@@ -45,9 +45,9 @@ static VALUES: Storage = Storage(UnsafeCell::new(Values {
 /// The parameters in use.
 #[derive(Clone, Debug)]
 pub struct Parameters {
-    /// Names of interfaces to use; empty for all.
+    /// The names of the interfaces to use; empty for all.
     pub include: String,
-    /// Names of interfaces not to use.
+    /// The names of the interfaces not to use.
     pub exclude: String,
     /// Number of connections that are polled individually.
     pub polled: usize,

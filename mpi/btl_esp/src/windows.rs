@@ -16,7 +16,8 @@ struct Window {
     length: usize,
 }
 
-// SAFETY: the caller of `Windows::open` leaves the memory to the table, whichever thread uses it.
+// SAFETY: the caller of `Windows::open` leaves the memory to the table, whichever thread uses the
+// table.
 unsafe impl Send for Window {}
 
 /// The memory that is open to peers, by key. A peer must know the key of the memory, so a stranger
@@ -24,7 +25,7 @@ unsafe impl Send for Window {}
 #[derive(Debug, Default)]
 pub struct Windows {
     open: HashMap<u64, Window>,
-    /// Derives keys that peers cannot guess.
+    /// The secret from which keys are derived, so that peers cannot guess the keys.
     secret: RandomState,
     next: u64,
 }
@@ -68,8 +69,8 @@ impl Windows {
             return None;
         }
         // SAFETY: the caller of `open` promised that `length` bytes stay allocated and that no
-        // reference to them is used; this reference borrows the table. The casts are lossless,
-        // since neither number exceeds the window's length.
+        // reference to them is used. The returned reference borrows the table. The casts are
+        // lossless, since neither number exceeds the window's length.
         Some(unsafe {
             slice::from_raw_parts_mut(
                 window
@@ -90,7 +91,8 @@ mod tests {
     fn a_window_has_no_memory_beyond_its_ends() {
         let mut memory = [1u8, 2, 3, 4];
         let mut windows = Windows::default();
-        // SAFETY: the memory outlives the table, and only the table uses it until then.
+        // SAFETY: the memory outlives the table, and nothing else uses the memory while the table
+        // exists.
         let key = unsafe { windows.open(memory.as_mut_ptr(), 4) }.unwrap();
         let target = |key, offset, length| Target {
             key,

@@ -53,8 +53,8 @@ pub enum Kind {
     Acknowledgement = 2,
     /// The sender closes the connection in order. No frame follows.
     End = 3,
-    /// A [`Target`], and as many bytes as it states, which the receiver writes there. The header's
-    /// length counts the target only.
+    /// A [`Target`], and as many bytes as the target states. The receiver writes these bytes to the
+    /// target. The header's length counts the target only.
     Put = 4,
 }
 

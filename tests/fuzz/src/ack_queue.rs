@@ -43,7 +43,7 @@ impl Default for Device {
     fn default() -> Self {
         Self {
             queue: AckQueue::default(),
-            // Two senders per host.
+            // Each host has two senders.
             slots: std::array::from_fn(|id| Slot::of(id as u64 / 2)),
             lists: Default::default(),
             now: 0,

@@ -10,8 +10,8 @@ use esp::{flags, Config, Demand, DropReason, Header, Nanos, Options, Outcome, Ro
 use esp_testkit::{Packet as Sent, Socket, Span};
 
 const MILLISECOND: Nanos = 1_000_000;
-/// The number of the engine's SYN. It is close to [`PEER_ISN`], the number of the peer's SYN, and
-/// to the point where numbers wrap.
+/// The number of the engine's SYN. This number is close to [`PEER_ISN`], the number of the peer's
+/// SYN, and to the point at which numbers wrap.
 const ISN: Seq = Seq(0xfff0);
 const PEER_ISN: Seq = Seq(0xfffa);
 
@@ -178,7 +178,7 @@ struct World {
 /// The payload of each packet.
 const BYTE: Span = Span { first: 0, len: 1 };
 
-/// Maximum number of packets in the queue after cutting.
+/// Maximum number of packets in the queue after packets were cut.
 const MOST_PIECES: usize = 0x3000;
 
 impl World {
@@ -275,7 +275,7 @@ impl World {
         }
     }
 
-    /// Cuts each packet after the first `keep` of the queue in two.
+    /// Cuts each packet of the queue, except for the first `keep`, in two.
     fn cut(&mut self, keep: usize) {
         let from = self.first_data().add(keep as u16);
         let skips = from.before(self.high);

@@ -65,7 +65,7 @@ impl Host {
     }
 }
 
-/// Faults that are still to come in each direction. Their number is limited, as on a wire that
+/// The faults that are still to come in each direction. Their number is limited, as on a wire that
 /// recovers.
 type Faults = Rc<RefCell<[VecDeque<Fate>; 2]>>;
 

@@ -126,7 +126,7 @@ fn rates(pauses: &[u8]) {
 }
 
 /// Checks the choice of a port. Ports are free or taken in runs: of each two bytes, the first gives
-/// the number of free ports, the second the number of taken ones.
+/// a number of free ports, and the second gives the number of taken ports that follow.
 fn free_port(rover: u16, runs: &[u8]) {
     let mut taken = vec![false; 1 << 16];
     let mut at = usize::from(rover);
@@ -189,7 +189,8 @@ pub fn esp_wire(data: &[u8]) {
     assert!(esp::mss(u32::from(header.src)) <= u32::from(header.src));
 }
 
-/// Checks that options that are read are in range, and are read again as they were written.
+/// Checks that options that were read are in range, and that they are read unchanged after they
+/// were written.
 fn options(data: &[u8]) {
     let told = esp::Options::parse(data);
     assert!(told.largest_payload.is_none_or(|payload| payload >= 57));

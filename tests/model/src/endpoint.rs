@@ -20,7 +20,7 @@ pub struct Endpoint {
     index: u8,
     /// Number of messages whose send call has begun.
     begun: u8,
-    /// The part of the message begun last that is not queued yet.
+    /// The part that is not queued yet of the message whose send call began last.
     rest: Span,
     /// Whether the current send call holds back the last packet.
     holding: bool,
@@ -340,7 +340,7 @@ impl Endpoint {
     }
 }
 
-/// Returns an identifier of a byte that is unique in the world.
+/// Returns an identifier of a byte. The identifier is unique in the world.
 fn place(stream: u8, offset: u16) -> u64 {
     (u64::from(stream) << 16) | u64::from(offset)
 }

@@ -107,9 +107,9 @@ pub struct World {
     hosts: Vec<Host>,
     /// Packets before each host's port, with their arrival times.
     ports: Vec<VecDeque<(Nanos, Packet)>>,
-    /// Sent packets whose fate is open.
+    /// The sent packets whose fate is not decided yet.
     sent: VecDeque<Packet>,
-    /// Copies that arrive late, with their times, in order.
+    /// The copies that arrive late, each with its time of arrival, in order.
     late: VecDeque<(Nanos, Packet)>,
     /// The dead host, if one has died.
     dead: Option<u8>,
@@ -133,7 +133,7 @@ enum Next {
 }
 
 impl World {
-    /// Returns the start of a case.
+    /// Returns the first state of a case.
     pub fn new(index: u16, case: &Case, budget: Budget, log: &mut Log) -> Self {
         let senders = case.programs.len() as u8;
         let mut hosts = vec![Host::new(0, senders, case)];
@@ -321,8 +321,8 @@ impl World {
         }
     }
 
-    /// Returns the next event and its time. If both are due at the same time, a packet's arrival
-    /// precedes a timer.
+    /// Returns the next event and its time. If an arrival and a timer are due at the same time, the
+    /// arrival comes first.
     fn next(&self, case: &Case) -> Option<(Nanos, Next)> {
         let late = self.late.front().map(|(at, _)| (*at, Next::Late));
         let ports = self.ports.iter().enumerate();

@@ -248,7 +248,7 @@ fn a_family_that_does_not_show_what_it_is_for() {
 
 #[test]
 fn a_socket_whose_data_nobody_reads() {
-    // Data for a closed socket is answered with a RST, which is correct, and reported.
+    // Data for a closed socket is answered with a RST. This is correct, but the checker reports it.
     let mut rude = case(None, &[1]);
     rude.programs[0][0].messages = vec![1];
     rude.programs[0][1].close = Close::Abandoned;

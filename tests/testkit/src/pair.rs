@@ -3,7 +3,7 @@
 //! Two hosts on a simulated wire, with virtual time that the test steps.
 //!
 //! Every packet that is sent on the wire of a [`Pair`] passes the fault rules, is logged, and
-//! arrives as bytes, padded as Ethernet pads.
+//! arrives as bytes, padded like an Ethernet frame.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -132,8 +132,8 @@ struct Frame {
     bytes: Vec<u8>,
 }
 
-/// Decides the fate of a packet, given the packet's sender, the number of packets that the sender
-/// sent before, and the header.
+/// A rule that decides the fate of a packet. Its arguments are the packet's sender, the number of
+/// packets that the sender sent before, and the packet's header.
 pub type Rule = Box<dyn FnMut(usize, usize, &Header) -> Fate>;
 
 /// Two hosts on a wire.
@@ -209,7 +209,7 @@ impl Pair {
         self.sent = [0; 2];
     }
 
-    /// Gives the `nth` packet (from 0) that `side` sends from here on the fate `fate`.
+    /// Sets the fate of the `nth` packet (counted from 0) that `side` sends from here on.
     pub fn fate(&mut self, side: usize, nth: usize, fate: Fate) {
         let at = self.sent[side] + nth;
         self.rule(move |from, n, _| {
@@ -221,12 +221,12 @@ impl Pair {
         });
     }
 
-    /// Loses the `nth` packet (from 0) that `side` sends from here on.
+    /// Makes the wire lose the `nth` packet (counted from 0) that `side` sends from here on.
     pub fn lose(&mut self, side: usize, nth: usize) {
         self.fate(side, nth, Fate::Lose);
     }
 
-    /// Loses the first `count` packets of `side` that `matches` accepts.
+    /// Makes the wire lose the first `count` packets of `side` that `matches` accepts.
     pub fn lose_matching(
         &mut self,
         side: usize,
@@ -248,7 +248,7 @@ impl Pair {
         self.rules.push(Box::new(rule));
     }
 
-    /// Loses all packets that `side` sends from now on.
+    /// Makes the wire lose all packets that `side` sends from now on.
     pub fn cut(&mut self, side: usize) {
         self.rule(
             move |from, _, _| {
@@ -497,8 +497,8 @@ impl Host for Pair {
         (&mut side.device, &mut side.socket)
     }
 
-    /// Arms the timer. Also checks that a caller that skips calls of `deadline` where
-    /// `earliest_new_deadline` allows this misses no expiry.
+    /// Arms the timer. Also checks `earliest_new_deadline`: a caller that skips calls of `deadline`
+    /// where that function allows it must miss no expiry.
     fn arm(&mut self, id: usize) {
         let now = self.now;
         let side = &mut self.sides[id];

@@ -114,7 +114,7 @@ pub struct Socket<P> {
     pub conn: Option<Connection>,
     /// The slot in the device's ACK queue.
     pub slot: Slot,
-    /// Whether the connection's last demand was to be counted by the ACK queue.
+    /// Whether the connection's last demand asked the ACK queue to count the connection.
     pub counted: bool,
     /// The parameters of the next connection.
     pub config: Config,

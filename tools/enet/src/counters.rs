@@ -45,7 +45,7 @@ pub fn meaning(name: &str) -> Option<&'static str> {
         .find_map(|(known, meaning)| (*known == name).then_some(*meaning))
 }
 
-/// The names of all counters.
+/// Returns the names of all counters.
 #[cfg(test)]
 pub fn names() -> impl Iterator<Item = &'static str> {
     MEANINGS.iter().map(|(name, _)| *name)

@@ -22,7 +22,7 @@ pub struct Endpoint {
     pub port: u16,
 }
 
-/// Names of interfaces, by number.
+/// The names of interfaces, by number.
 #[derive(Debug, Default)]
 pub struct Names(HashMap<u32, Option<String>>);
 

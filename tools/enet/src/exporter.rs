@@ -41,7 +41,8 @@ impl ExporterArgs {
         eprintln!("enet: serving metrics at http://{address}/metrics");
         loop {
             match listener.accept() {
-                // Errors of a client are ignored: it may close or stall.
+                // Errors of a client are ignored, because a client may close the connection or
+                // stall.
                 Ok((client, _)) => drop(http::serve(client, answer)),
                 Err(error) => {
                     eprintln!("enet: accepting a client: {error}");

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 const LONGEST: usize = 8 << 10;
 
 /// Maximum time per client. Clients are served one after the other, so no client may delay the next
-/// ones for long.
+/// clients for long.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// An HTTP response.

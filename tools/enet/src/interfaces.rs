@@ -18,7 +18,7 @@ pub struct Interface {
     pub name: String,
     /// Number.
     pub index: u32,
-    /// Ethernet address; `None` if it is not an Ethernet device.
+    /// Ethernet address; `None` if the interface is not an Ethernet device.
     pub mac: Option<MacAddr>,
     /// Whether the interface is administratively up.
     pub up: bool,
@@ -85,7 +85,7 @@ impl Interface {
     /// # Errors
     /// The errors of [`Interface::named`].
     pub fn beside(ip: IpAddr) -> Result<Option<Self>> {
-        // The kernel removes an interface's IPv6 addresses when it goes down, so no IPv6 address
+        // The kernel removes the IPv6 addresses of an interface that goes down, so no IPv6 address
         // can match.
         let IpAddr::V4(ip) = ip else { return Ok(None) };
         let owner = list()?.find(|entry| {

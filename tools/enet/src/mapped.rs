@@ -12,7 +12,7 @@ use serde::Serialize;
 use crate::owners::Owner;
 use crate::table::{self, Align};
 
-/// The module's file.
+/// The module's file of mapped connections.
 pub const FILE: &str = "enet_mapped";
 
 /// The connection of a mapped socket.

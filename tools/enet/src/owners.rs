@@ -3,8 +3,8 @@
 //! The processes that have a socket open (its owners), and the counters that only an owner can
 //! read.
 //!
-//! A socket option returns the socket's counters. If this process may trace an owner, it duplicates
-//! the owner's descriptor (`pidfd_getfd(2)`) and reads the option from the duplicate.
+//! A socket option returns the socket's counters. If this process may trace an owner, this process
+//! duplicates the owner's descriptor (`pidfd_getfd(2)`) and reads the option from the duplicate.
 
 use std::collections::HashMap;
 use std::fs;
@@ -90,7 +90,7 @@ impl Owners {
 /// A socket's counters, by name.
 pub type Counters = Vec<(&'static str, u32)>;
 
-/// Returns the counters of the socket that `owner` has.
+/// Returns the counters of the socket that `owner` has open.
 ///
 /// # Errors
 /// `EPERM` if this process may not trace the owner; `ESRCH` or `EBADF` if the socket is closed.

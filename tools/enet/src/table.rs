@@ -2,12 +2,12 @@
 
 //! Tables whose columns fit their contents.
 
-/// How a column is aligned.
+/// The alignment of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Align {
-    /// Words.
+    /// The column has words, which are aligned to the left.
     Left,
-    /// Numbers.
+    /// The column has numbers, which are aligned to the right.
     Right,
 }
 

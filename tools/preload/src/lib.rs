@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
 //! A library for `LD_PRELOAD`: its `socket()` creates mapped sockets when a program asks for TCP
-//! streams. `socket()` only replaces the protocol number, so the descriptors are ordinary ones of
-//! the kernel.
+//! streams. `socket()` only replaces the protocol number, so the program gets ordinary descriptors
+//! of the kernel.
 
 use libc::c_int;
 use sockaddr_en::constants::IPPROTO_ENET;

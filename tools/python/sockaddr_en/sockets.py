@@ -20,7 +20,7 @@ for _name in ("bind", "connect", "accept4", "getsockname", "getpeername"):
 for _name in ("sendto", "recvfrom"):
     getattr(_libc, _name).restype = ctypes.c_ssize_t
 
-#: At least the size of any family's address: `struct sockaddr_storage`.
+#: The size of `struct sockaddr_storage`, which holds an address of any family.
 _ROOM = 128
 _CONNECTING = (errno.EINPROGRESS, errno.EALREADY, errno.EINTR)
 

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! The client finds the host by its name or IP address and opens 100 connections at once. Over each
-//! it sends 50 records of one byte, two bytes and so on, and compares the echo.
+//! connection it sends 50 records, of one byte, two bytes and so on, and compares the echo.
 
 use std::env;
 use std::io;
@@ -19,7 +19,7 @@ use sockaddr_en::tokio::{EspRecordListener, EspRecords};
 use sockaddr_en::{lookup, Address};
 use tokio::task::JoinSet;
 
-/// Bytes of a record that every host accepts.
+/// Number of bytes of the longest record that every host accepts.
 const LONGEST: usize = 65_536;
 
 #[tokio::main(flavor = "current_thread")]

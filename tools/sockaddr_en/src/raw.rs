@@ -28,13 +28,13 @@ pub struct SockaddrEn {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EdpStats {
-    /// Datagrams handed to the device.
+    /// Number of datagrams handed to the device.
     pub pkt_tx: u32,
-    /// Datagrams refused by the device or its queue.
+    /// Number of datagrams refused by the device or its queue.
     pub tx_err: u32,
-    /// Datagrams received and queued for the program.
+    /// Number of datagrams received and queued for the program.
     pub pkt_rx: u32,
-    /// Datagrams received and dropped.
+    /// Number of datagrams received and dropped.
     pub pkt_rx_drop: u32,
 }
 
@@ -56,7 +56,7 @@ pub struct EspStats {
     pub pkt_rx_drop: u32,
     /// Packets found missing in the sequence.
     pub seq_lost: u32,
-    /// Requests for retransmission sent.
+    /// Number of requests for retransmission that were sent.
     pub arq_tx: u32,
 }
 

@@ -19,26 +19,26 @@ pub struct Port {
     pub host: String,
     /// Bytes of frames sent to the host, with their Ethernet headers.
     pub sent_bytes: u64,
-    /// Frames sent to the host.
+    /// Number of frames sent to the host.
     pub sent_packets: u64,
-    /// Frames for the host that were dropped because the buffer was full.
+    /// Number of frames for the host that were dropped because the buffer was full.
     pub dropped_packets: u64,
-    /// Frames for the host that were marked (ECN).
+    /// Number of frames for the host that were marked (ECN).
     pub marked_packets: u64,
-    /// Frames from the host that were lost at random on the host's link.
+    /// Number of frames from the host that were lost at random on the host's link.
     pub lost_packets: u64,
 }
 
 /// The counters and the settings of all ports.
 #[derive(Debug, Serialize)]
 pub struct Report {
-    /// Bits per second of each port.
+    /// The rate of each port, in bits per second.
     pub rate: Rate,
-    /// Bits per second at which hosts send; `None` if they are not limited.
+    /// The rate at which each host may send, in bits per second; `None` if it is not limited.
     pub uplink: Option<Rate>,
-    /// Bytes of buffer of each port.
+    /// The size of the buffer of each port, in bytes.
     pub buffer: Size,
-    /// Share of frames lost on links, in percent.
+    /// The share of frames that are lost on links, in percent.
     pub loss: Percent,
     /// The counters, by host.
     pub ports: Vec<Port>,

@@ -33,7 +33,7 @@ const CABLE_QUEUE: u32 = 100_000;
 /// The switch's settings.
 #[derive(Clone, Debug, PartialEq, Args, Serialize, Deserialize)]
 pub struct Settings {
-    /// Hosts on the switch, a namespace each: h0, h1, ...
+    /// Number of hosts on the switch, each with a namespace: h0, h1, ...
     #[arg(long, value_name = "NUMBER", default_value_t = 3,
           value_parser = clap::value_parser!(u32).range(2..=MOST_HOSTS))]
     pub hosts: u32,
@@ -122,7 +122,7 @@ pub enum Program {
     Tc,
 }
 
-/// Commands for a program in a namespace.
+/// The commands for a program in a namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
     /// The program to run.

@@ -167,7 +167,7 @@ fn a_peer_that_is_not_known_connects_and_is_answered() {
         at_a.messages.len() == 1
     });
     assert!(!a.knows(b.name()));
-    // Messages to the caller use the link that it connected.
+    // Messages to the caller use the link that the caller connected.
     assert!(matches!(a.send(0, 2, vec![6]), Sent::Done(_)));
     until(|| {
         at_b.listen(&mut b);

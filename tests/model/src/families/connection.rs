@@ -308,7 +308,7 @@ pub fn granted(scale: Scale) -> Family {
     family("granted windows", Sights::REQUEST | Sights::RESENT, cases)
 }
 
-/// Changes of both hosts' parameters during a transfer.
+/// Transfers during which the parameters of both hosts change.
 pub fn changed(scale: Scale) -> Family {
     let mut cases = Vec::new();
     let changes = [
@@ -348,8 +348,8 @@ pub fn changed(scale: Scale) -> Family {
     family("changed", Sights::REQUEST | Sights::CONGESTED, cases)
 }
 
-/// Connections that either end closes first, that both ends close at once, that only one end
-/// closes, and that one end closes with close(2).
+/// The closing of connections: by either end first, by both ends at once, by one end only, and with
+/// close(2).
 pub fn close(scale: Scale) -> Family {
     let mut cases = Vec::new();
     let pairs = [

@@ -22,10 +22,10 @@ use super::target::Target;
 use crate::interfaces::Interface;
 use crate::output;
 
-/// Bytes of a request that carry information: its kind and its number.
+/// Number of bytes of a request that carry information: its kind and its number.
 pub const LEAST_SIZE: u16 = 5;
 
-/// Bytes of an EDP header, which count towards the MTU.
+/// Number of bytes of an EDP header, which count towards the MTU.
 const HEADER: u32 = 6;
 
 /// Maximum number of unanswered requests that are remembered, which bounds the memory of an endless
@@ -45,7 +45,7 @@ pub struct Plan {
     pub count: u32,
     /// Interval between requests.
     pub interval: Duration,
-    /// Bytes of a request.
+    /// Number of bytes of a request.
     pub size: u16,
     /// The time to wait for the last answer.
     pub timeout: Duration,
@@ -54,9 +54,9 @@ pub struct Plan {
 /// The results of a ping.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Requests that the device accepted.
+    /// Number of requests that the device accepted.
     pub sent: u32,
-    /// Requests that the device refused.
+    /// Number of requests that the device refused.
     pub refused: u32,
     /// Number of answers and their round-trip times.
     pub times: Times,

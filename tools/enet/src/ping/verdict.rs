@@ -26,12 +26,12 @@ pub struct Evidence {
     pub host: String,
     /// The interface.
     pub interface: String,
-    /// Requests that the interface accepted.
+    /// Number of requests that the interface accepted.
     pub sent: u32,
-    /// Requests that the interface refused.
+    /// Number of requests that the interface refused.
     pub refused: u32,
-    /// Frames that the interface counted during the ping; `None` if they are not known, or if the
-    /// target is this host, since the interface does not count frames within the host.
+    /// The frames that the interface counted during the ping; `None` if they are not known, or if
+    /// the target is this host, because the interface does not count frames within the host.
     pub frames: Option<Frames>,
     /// Whether the host answers ESP.
     pub esp: bool,
