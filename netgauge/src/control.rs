@@ -160,8 +160,8 @@ pub struct Control {
 }
 
 impl Control {
-    /// Wraps a TCP connection. `answer_timeout` limits the wait for each message. The death of the
-    /// peer's host is noticed in any case.
+    /// Wraps a TCP connection. `answer_timeout` limits the wait for each message. Keepalive probes
+    /// and `TCP_USER_TIMEOUT` notice the death of the peer's host even without this limit.
     ///
     /// # Errors
     ///

@@ -5,7 +5,7 @@
 //! Two netgauges find each other over a TCP connection ([`control`]). The [client](pair::client)
 //! measures a [pattern](pair) of messages over a [`transport`] and [`report`]s the results; the
 //! [`server`] plays the peer's part of the pattern. Patterns and transports do not depend on each
-//! other, so that either can be added alone.
+//! other, so each can be added without the other.
 //!
 //! Patterns between more than two hosts are in [`group`]: a coordinator gives orders to
 //! participants, each of which is a server or a process in a network namespace. The [`registry`]

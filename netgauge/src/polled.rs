@@ -192,7 +192,7 @@ impl PolledArgs {
     }
 
     /// Connects the two ends. The kernel completes a connection before it is accepted, so one
-    /// thread can do both.
+    /// thread can connect and accept.
     fn open(&self, kind: &Kind) -> Result<Ends> {
         let prepare = |role, end: &End| {
             let context = self.context(kind, role, end);
@@ -326,7 +326,7 @@ fn carry(
     Ok(())
 }
 
-/// Returns the result of a call that does not wait; `None` if the call had to wait.
+/// Returns the result of a call that does not wait; `None` if the call would have had to wait.
 fn unless_blocked(result: io::Result<usize>) -> io::Result<Option<usize>> {
     match result {
         Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {

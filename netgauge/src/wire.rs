@@ -68,7 +68,8 @@ impl Place {
     ///
     /// A file of `/proc` cannot be read.
     pub fn here() -> Result<Self> {
-        // Other threads of the process may be in other namespaces.
+        // The namespace of this thread, because other threads of the process may be in other
+        // namespaces.
         let (boot, namespace) = (
             "/proc/sys/kernel/random/boot_id",
             "/proc/thread-self/ns/net",

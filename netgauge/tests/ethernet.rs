@@ -58,7 +58,7 @@ fn complete(options: &str) -> Report {
 }
 
 /// Measures like [`complete`], but over frames. A busy host may drop some frames or delay them too
-/// long, so some tests of each size may be lost, but not as many as were made.
+/// long, so some tests of each size may be lost, but not all of them.
 fn some_come_back(options: &str, rows: usize) {
     let report = complete(options);
     assert_eq!(report.runs[0].rows.len(), rows);

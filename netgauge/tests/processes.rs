@@ -42,7 +42,8 @@ fn one_server_serves_client_after_client_in_every_format() {
         "{}",
         record.command
     );
-    // Standard error is no terminal, so it has no bar, but only the transport that was left out.
+    // Standard error is no terminal, so it has no progress bar. It has only the transport that was
+    // left out.
     let stderr = text(&json.stderr);
     assert!(
         stderr.starts_with("netgauge: left out: udp, setup: "),

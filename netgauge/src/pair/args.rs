@@ -16,7 +16,7 @@ pub(super) const MOST_BLOCK: usize = 64 << 20;
 /// Options that only some patterns between two hosts have.
 #[derive(Args, Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PatternArgs {
-    /// flood: end a record with each message (MSG_EOR), so that no two share a packet
+    /// flood: end a record with each message (MSG_EOR), so that no two messages share a packet
     #[arg(help_heading = MEASURE, long)]
     pub eor: bool,
 

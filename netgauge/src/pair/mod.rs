@@ -170,7 +170,7 @@ pub struct Link<'a> {
     pub transport: &'a mut dyn Transport,
     /// The control connection.
     pub control: &'a mut Control,
-    /// How to open further connections, if this is a stream transport.
+    /// How to open further connections, if the transport is a stream transport.
     pub streams: Option<Streams>,
 }
 

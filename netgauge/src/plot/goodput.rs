@@ -74,7 +74,7 @@ fn chart_of(report: &GroupReport) -> Chart {
         value,
     });
     let mut chart = laid.draw(title, Some(sizes), y, base);
-    // The axis reaches from 0 to the greatest value, or to the link's rate.
+    // The axis reaches from 0 to the greatest value or to the link's rate, whichever is greater.
     let bars = chart.lines.iter().flat_map(|line| &line.bars);
     let values = bars.map(|(_, _, best)| *best).chain(rate);
     chart.y = Axis::from_zero(y, values);

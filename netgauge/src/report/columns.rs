@@ -115,7 +115,7 @@ pub(crate) fn field<'a, L, V: Into<Value>>(
     }
 }
 
-/// The part of a line that is not common to its run: a row, or the error of a failed run.
+/// The part in which the lines of a run differ: a row, or the error of a failed run.
 pub(crate) enum Rest<'a, T> {
     Row(T),
     Error(&'a str),

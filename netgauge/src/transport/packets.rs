@@ -17,8 +17,8 @@ pub struct Packets {
 }
 
 impl Packets {
-    /// Returns the packets that were sent since `before`. The kernel's counters have 32 bits, and
-    /// wrap.
+    /// Returns the numbers of packets that were sent since `before`. The kernel's counters have 32
+    /// bits, and wrap.
     pub fn since(self, before: Self) -> Self {
         let since = |now: u64, before: u64| u64::from((now as u32).wrapping_sub(before as u32));
         Self {

@@ -116,8 +116,8 @@ mod tests {
     fn link_addresses_keep_their_parts() {
         let mac = MacAddr([2, 0, 0, 0, 0, 9]);
         let address = link_address(0x1234, 7, mac);
-        // SAFETY: `link_address` has made `address` from a `sockaddr_ll`, which is valid to read
-        // there.
+        // SAFETY: `link_address` has made `address` from a `sockaddr_ll`, so a `sockaddr_ll` can be
+        // read there.
         let raw = unsafe { address.as_ptr().cast::<libc::sockaddr_ll>().read() };
         assert_eq!(raw.sll_protocol.to_ne_bytes(), [0x12, 0x34]);
         assert_eq!(raw.sll_ifindex, 7);

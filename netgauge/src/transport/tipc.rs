@@ -21,7 +21,7 @@ use super::Context;
 use crate::wire::{Endpoint, Place, SocketId};
 
 pub(super) const KIND: Kind = Kind {
-    // The receiver's window and the link limit senders, not SO_SNDBUF.
+    // Senders are limited by the receiver's window and by the link, not by SO_SNDBUF.
     takes: Takes {
         nodelay: Some("TIPC_NODELAY"),
         receive_buffer: true,
@@ -94,7 +94,7 @@ impl Protocol for Tipc {
 
     fn listen(context: &Context) -> Result<(Socket, Endpoint)> {
         let socket = make(context)?;
-        // TIPC ignores the backlog: the listener's receive buffer limits the accept queue.
+        // TIPC ignores the backlog, because the listener's receive buffer limits the accept queue.
         socket.listen(1).context("listening by TIPC")?;
         let endpoint = endpoint(&socket)?;
         Ok((socket, endpoint))
@@ -117,7 +117,7 @@ impl Protocol for Tipc {
 
     fn way_to(context: &Context, server: &Endpoint) -> Result<Way<Socket>> {
         let context = context.clone();
-        // Checked with a socket of its own, because all sockets of a node are reachable in the same
+        // Checked with a separate socket, because all sockets of a node are reachable in the same
         // way.
         let theirs = reach(&make(&context)?, server)?;
         Ok(Box::new(move || {

@@ -168,8 +168,8 @@ impl Matrix {
 
 impl Figures {
     /// Formats the time until the last byte, and from there until the last socket is closed, in
-    /// seconds; the number of retransmitted packets, and of requests for them; and the number of
-    /// failed connection attempts, if any.
+    /// seconds; the numbers of retransmitted packets and of retransmission requests; and the number
+    /// of failed connection attempts, if any.
     fn text(&self) -> String {
         let mut text = format!(
             "{:.2} + {:.2} s; {}, {}",

@@ -240,7 +240,7 @@ fn options(arguments: &[&str]) -> Options {
 pub struct Sizes {
     /// Bytes of a question, which is a request to the receiver.
     pub question: u32,
-    /// Number of hosts that stream to the asked host while the questions are measured.
+    /// Number of hosts that stream to the receiver while the questions are measured.
     pub streams: u32,
     /// Number of hosts that send to one receiver at the same time.
     pub senders: u32,

@@ -95,12 +95,12 @@ enum Verb {
     /// Print instructions per half round trip by function.
     Profile(profile::Options),
     /// Print goodput, drops and fairness of many senders to one receiver, by protocol; fail if
-    /// ESP's are worse than documented.
+    /// ESP's results are worse than documented.
     Incast(incast::Options),
     /// Print one ESP stream's goodput over burst_length and packets_to_ack; fail if the plateau is
     /// not where it should be.
     Params(params::Options),
-    /// Print the cost of many connections over ESP and TCP; fail if ESP's exceeds its limits.
+    /// Print the cost of many connections over ESP and TCP; fail if ESP's cost exceeds its limits.
     Scale(scale::Options),
     /// Measure the figures of docs/performance.md, and store the results in build/performance.json.
     Performance,

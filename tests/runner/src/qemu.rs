@@ -281,7 +281,8 @@ impl Guest {
         self.allowance = Allowance::new(self.child.id(), time);
     }
 
-    /// Asks the guest's init to print the hanging tasks to the console's log. Init may not listen.
+    /// Asks the guest's init to print the hanging tasks to the console's log. Has no effect if init
+    /// does not listen.
     fn await_last_words(&mut self) {
         if self.tell("").is_ok() {
             thread::sleep(LAST_WORDS);
@@ -397,9 +398,9 @@ const BOOTS: u32 = 3;
 
 /// Options of the debug kernel: print every report of KASAN instead of only the first one, check
 /// pages for writes after they are freed, and report leaks with the place of their allocation. Slow
-/// emulation raises no alarm and changes no clock. Slabs with checks have no arrays of free
-/// objects; such arrays keep addresses of allocated objects, which the search for leaks would take
-/// for references.
+/// emulation raises no alarm and changes no clock. Slabs are checked, because slabs without checks
+/// have arrays of free objects. Such arrays keep addresses of allocated objects, and the search for
+/// leaks would take these for references.
 const DEBUG_OPTIONS: &str = concat!(
     "kasan_multi_shot page_poison=on slab_debug=F kmemleak.verbose=1 tsc=nowatchdog ",
     "rcupdate.rcu_cpu_stall_timeout=120 watchdog_thresh=60 sysctl.kernel.hung_task_timeout_secs=600 ",
@@ -438,9 +439,9 @@ pub fn machine(layout: &Layout, boot: &Boot<'_>) -> Result<Command> {
     ]);
     let (memory, options, without) = match layout.purpose {
         Purpose::Stock | Purpose::Other => ("1024", "", ""),
-        // With five levels of page tables, KASAN may fail: during boot, while the kernel reads the
-        // processor's features again, the kernel briefly forgets the fifth level. A check of KASAN
-        // in an interrupt would then read its shadow at the wrong address.
+        // With five levels of page tables, KASAN may fail. During boot, while the kernel reads the
+        // processor's features again, the kernel briefly forgets the fifth level. If an interrupt
+        // then runs a check of KASAN, the check reads its shadow at the wrong address.
         Purpose::Debug => ("2048", DEBUG_OPTIONS, ",-la57"),
     };
     if boot.shared.is_empty() {

@@ -37,8 +37,8 @@ pub type Packet = esp_testkit::Packet<Span>;
 pub enum Arrival {
     /// The packet's data was delivered and read.
     Delivered,
-    /// The packet's data was new but discarded: packets before it are missing, or the buffer is
-    /// full.
+    /// The packet's data was new but discarded, because packets before it are missing or the buffer
+    /// is full.
     Discarded,
     /// The packet carried no data, or no new data.
     Other,

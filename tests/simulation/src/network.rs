@@ -19,8 +19,8 @@ const ETHERNET: u32 = 14;
 /// The least bytes of a frame without its check sequence; shorter frames are padded.
 const LEAST_FRAME: u32 = 60;
 
-/// Returns the bytes in a buffer of a frame with `payload` bytes of ESP payload: headers, payload
-/// and padding, without check sequence.
+/// Returns the bytes that a frame with `payload` bytes of ESP payload takes in a buffer: headers,
+/// payload and padding, without check sequence.
 pub fn frame_bytes(payload: u16) -> u32 {
     (ETHERNET + HEADER_LEN as u32 + u32::from(payload)).max(LEAST_FRAME)
 }

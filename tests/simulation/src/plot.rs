@@ -218,8 +218,8 @@ fn draw_map(
     Ok(())
 }
 
-/// Returns the colour for a value, light for small and dark for large ones, and whether the colour
-/// is dark. Most of the colour range is for values near 1.
+/// Returns the colour for a value, and whether the colour is dark. Small values have light colours,
+/// large values dark ones. Most of the colour range is for values near 1.
 fn shade(value: f64) -> (RGBColor, bool) {
     let depth = value.clamp(0.0, 1.0).powi(4);
     let mix = |light: f64, dark: f64| (light + (dark - light) * depth) as u8;

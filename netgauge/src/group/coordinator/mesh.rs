@@ -34,8 +34,9 @@ pub struct MeshRound {
     /// The time from the byte that starts the first member to the last member's report, by member
     /// 0's clock, nanoseconds.
     pub ns: u64,
-    /// By member: the time from the member's start until it had received everything, nanoseconds; 0
-    /// if it received nothing. If all send to member 0, the list has only member 0's time.
+    /// For each member: the time from the member's start until it had received everything,
+    /// nanoseconds; 0 if it received nothing. If all send to member 0, the list has only member 0's
+    /// time.
     pub received_ns: Vec<u64>,
     /// If all send to member 0: Jain's index of the bytes that member 0 had received from each
     /// member when one member's message was complete.

@@ -379,7 +379,7 @@ fn pair(hosts: usize, random: &mut fastrand::Rng) -> Vec<Option<u16>> {
     partners
 }
 
-/// Returns each pair's rate in each direction, by the time of the host that took longer. A host
+/// Returns the rate of each pair in one direction, by the time of the host that took longer. A host
 /// that starts after its partner has sent would otherwise appear faster than it is.
 fn pair_rates(partners: &[Option<u16>], round: &MeshRound, size: u64) -> Vec<f64> {
     let pairs = partners.iter().enumerate().filter_map(|(one, partner)| {

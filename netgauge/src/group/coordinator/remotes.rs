@@ -19,7 +19,8 @@ use crate::machine::Machine;
 use crate::report::record::Record;
 use crate::signals::Signals;
 
-/// The time to wait for the reports of other participants after one has reported a failure.
+/// The time to wait for the reports of other participants after a participant has reported a
+/// failure.
 const LAST_WORD: Duration = Duration::from_secs(1);
 
 /// The time that participants may take to end.

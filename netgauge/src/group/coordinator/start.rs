@@ -90,7 +90,7 @@ pub(super) fn start_remote(host: &str, options: &Options) -> Result<(Control, Pr
 fn spawn(mut command: Command, name: &str) -> Result<(Control, Process)> {
     let (ours, theirs) = UnixStream::pair()?;
     let theirs = OwnedFd::from(theirs);
-    // A process group of its own keeps a terminal's signal away from the process: the coordinator
+    // A process group of its own keeps a terminal's signal away from the process. The coordinator
     // alone handles the signal, and ends the participants in order.
     let child = command
         .stdin(Stdio::from(theirs.try_clone()?))

@@ -142,8 +142,8 @@ impl<'a> Exchange<'a> {
     ///
     /// # Errors
     ///
-    /// [`Lost`] if another member failed or made no progress for the time to give up; otherwise the
-    /// error of a system call.
+    /// [`Lost`] if another member failed, or made no progress for `give_up`; otherwise the error of
+    /// a system call.
     pub fn run(mut self, mut on_span: impl FnMut(Span)) -> Result<End> {
         for _ in 0..self.series.rounds {
             self.states.clone_from(&self.fresh);

@@ -86,7 +86,7 @@ impl Row {
 }
 
 impl Report {
-    /// Returns the figures of `series`; the report must be that of the series' run.
+    /// Returns the figures of `series`. `self` must be the report of the run of `series`.
     pub fn figures(&self, series: &Series) -> Vec<Figure> {
         let of = |transport: &&'static str| {
             let figure = |(name, reading): &(&str, Reading)| Figure {

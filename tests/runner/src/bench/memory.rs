@@ -371,7 +371,7 @@ fn between(text: &str) -> Result<f64> {
 ///
 /// # Errors
 /// If something does not build, the guest does not boot, a transport fails, or the plugin's
-/// instructions deviate from those by the guest's clock.
+/// instructions deviate from the instructions by the guest's clock.
 pub fn run(layout: &Layout) -> Result<()> {
     ensure!(
         layout.architecture == Architecture::Amd64,

@@ -66,7 +66,7 @@ impl Work {
         }
     }
 
-    /// Returns how many half round trips, KiB or messages the second run has beyond the first.
+    /// Returns how many half round trips, KiB or messages the second run has beyond the first run.
     fn difference(self) -> f64 {
         let more = |[first, second]: [u64; 2]| second - first;
         let units = match self {

@@ -30,7 +30,7 @@ const LINKS: [(u64, u64, u32); 4] = [
     (100 * GIGABIT, 8 << 20, 2 << 20),
 ];
 
-/// Goodput of at least this share of the link's best counts as saturated.
+/// Goodput of at least this share of the link's best goodput counts as saturated.
 const SATURATED: f64 = 0.98;
 
 /// Maximum ratio of `burst_length` to `packets_to_ack`. The receiver passes the turn on after

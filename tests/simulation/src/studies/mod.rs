@@ -56,7 +56,7 @@ studies! {
     /// The effect of announcements on ports: drops and completion times over
     /// initial_ack_burst_length
     Announce: announce,
-    /// The delay that senders which fall silent cause to the others
+    /// The delay of the other senders if some senders fall silent
     Silent: silent,
     /// Loaded latency: the time from a short request to its answer while streams occupy the port
     Beside: beside,

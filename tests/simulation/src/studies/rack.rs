@@ -161,7 +161,7 @@ struct Shape {
     gigabits: u64,
     mtu: u16,
     loss: f64,
-    /// The time from a packet to its answer, nanoseconds; `None` if it is only the hosts'
+    /// The time from a packet to its answer, nanoseconds; `None` if it consists only of the hosts'
     /// processing.
     round_trip: Option<Nanos>,
     conditions: Conditions,

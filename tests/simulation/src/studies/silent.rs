@@ -39,14 +39,14 @@ pub struct Line {
     /// The largest delay by silence over all runs: how much longer the other senders take than
     /// `without` and the time of the packets that the silent ones sent, nanoseconds.
     pub delay: Nanos,
-    /// How often the ACK queue took the turn from its holders in the worst run.
+    /// How often the ACK queue took the turn from a holder of the turn in the worst run.
     pub overruns: u32,
     /// The number of drops in all runs.
     pub drops: u64,
     /// Whether the other senders were done in all runs.
     pub complete: bool,
-    /// The bound on `delay`: each silent sender may hold the turn once and add a round trip.
-    /// Nanoseconds.
+    /// The bound on `delay`, nanoseconds: each silent sender may hold the turn once and add a round
+    /// trip.
     pub bound: Nanos,
 }
 

@@ -241,7 +241,7 @@ fn messages(simulation: &mut Simulation, options: &Options, sizes: Sizes) -> Vec
 }
 
 /// Sends all messages. Returns the size and the slowdown of each message, and the load up to the
-/// time at which the last one was sent.
+/// time at which the last message was sent.
 fn deliver(simulation: &mut Simulation, mut to_come: VecDeque<Message>) -> (Vec<(u64, f64)>, f64) {
     let setup = simulation.setup().clone();
     let messages = to_come.len();
