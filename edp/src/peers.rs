@@ -188,7 +188,7 @@ impl Bucket {
         true
     }
 
-    /// Forgets the answer of `peer`. The next look-up may query it again.
+    /// Forgets the answer of `peer`. The next look-up may query the peer again.
     pub fn invalidate(&mut self, peer: &Peer) {
         if let Some(entry) = self.0.iter_mut().find(|entry| entry.is_of(peer)) {
             entry.answer = None;

@@ -290,9 +290,9 @@ impl Connection {
         }
     }
 
-    /// Replaces the configured [`user_timeout`](Config::user_timeout) by `millis`, also after later
-    /// calls of [`set_config`](Self::set_config). If `millis` is 0, the value in `config` applies
-    /// again.
+    /// Replaces the configured [`user_timeout`](Config::user_timeout) by `millis`. Later calls of
+    /// [`set_config`](Self::set_config) do not change this. If `millis` is 0, the value in `config`
+    /// applies again.
     pub fn set_user_timeout(&mut self, millis: u32, config: Config) {
         self.user_timeout = millis;
         self.set_config(config);

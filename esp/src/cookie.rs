@@ -14,8 +14,8 @@
 //! made from a cookie.
 //!
 //! Numbers have 16 bits, and so has the hash. A forged packet with data is taken for an answer once
-//! in 2^15 times, a forged empty one once in 2^14. The packet does not say when the cookie was
-//! made, nor how many packets precede it, so several values of both are tried.
+//! in 2^15 times, and a forged empty packet once in 2^14 times. The packet does not say when the
+//! cookie was made, nor how many packets precede it, so several values of both are tried.
 
 use super::options::Options;
 use super::seq::Seq;

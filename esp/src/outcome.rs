@@ -108,8 +108,9 @@ pub trait WriteQueue {
     /// with the packet, TXF if a record ends with it.
     fn flags(&mut self, seq: Seq) -> u8;
 
-    /// Returns the number of packets from `seq` on that can be sent as one run, at least 1. All but
-    /// the last are full. With records, they belong to one record.
+    /// Returns the number of packets from `seq` on that can be sent as one run, at least 1. All of
+    /// these packets but the last are full. In a connection with records, all of them belong to one
+    /// record.
     fn run(&mut self, seq: Seq) -> u16;
 }
 

@@ -92,7 +92,7 @@ enum Turn {
 /// The kind of packet that carries an acknowledgement number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AckKind {
-    /// The packet is sent for another reason.
+    /// The packet is sent for a different reason, and also carries the number.
     Carried,
     Ack,
     /// The packet confirms receipt and opens no window.

@@ -28,9 +28,9 @@ fn forged() -> impl Strategy<Value = Forged> {
 }
 
 impl Forged {
-    /// Returns the packet sent to `to`. A forged packet with the right numbers can end or fill any
-    /// stream that is not authenticated. So one of the numbers of each packet is wrong; the other
-    /// may be right.
+    /// Returns the header of this forged packet when it is sent to the side `to`. A forged packet
+    /// with the right numbers can end or fill any stream that is not authenticated. So one of the
+    /// numbers of each packet is wrong; the other may be right.
     fn towards(self, pair: &mut Pair, to: usize) -> Header {
         let seq = pair.sides[1 - to].conn().cursor();
         let ack = pair.sides[to].conn().first_unacked();

@@ -332,7 +332,7 @@ fn skipped_numbers_are_not_acknowledged_by_data_of_a_congested_receiver() {
         pair.send(A, &bytes(3_000, 1));
         pair.run_for(MS);
         pair.shrink(A, 60);
-        // The receiver's answers to the skip are lost while it sends data.
+        // The receiver's answers to the skip are lost while the receiver sends data.
         pair.lose_matching(B, 3, Header::is_skipped);
         pair.run_until(|pair| pair.sent_by(A, |sent| sent.header.is_skip()).len() > 1);
         pair.send(B, b"from the congested side");

@@ -79,7 +79,7 @@ pub(super) struct OutOfOrder {
     /// If a packet that the last request named arrives before this time, the packet was late, not
     /// lost.
     earliest_answer: Nanos,
-    /// Round trips from requests to the named packets.
+    /// The round trip time, measured from requests to the packets that they named.
     answer_rtt: Rtt,
     /// Number of consecutive requests after which no named packet has arrived.
     unanswered: u8,

@@ -188,7 +188,7 @@ impl Listener {
 pub struct Stream(Socket);
 
 impl Stream {
-    /// Sends as many bytes as fit and returns their number.
+    /// Sends as many bytes as fit into the send buffer, and returns their number.
     ///
     /// # Errors
     ///

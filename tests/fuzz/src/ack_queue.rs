@@ -147,7 +147,9 @@ impl Device {
 
 /// Fuzzes the ACK queue of one device.
 ///
-/// # Panics If a property does not hold.
+/// # Panics
+///
+/// If a property does not hold.
 pub fn esp_ack_queue(data: &[u8]) {
     let mut input = Unstructured::new(data);
     let mut device = Device::default();

@@ -431,7 +431,9 @@ fn play(input: &mut Unstructured<'_>) -> Result<()> {
 
 /// Fuzzes one engine with any calls and packets.
 ///
-/// # Panics If a property does not hold.
+/// # Panics
+///
+/// If a property does not hold.
 pub fn esp_calls(data: &[u8]) {
     // Ignored because input that ends within an event only lacks that event.
     let _ = play(&mut Unstructured::new(data));

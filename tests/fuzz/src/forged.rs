@@ -90,7 +90,9 @@ fn play(input: &mut Unstructured<'_>) -> Result<()> {
 
 /// Fuzzes two engines and a neighbour.
 ///
-/// # Panics If a property does not hold.
+/// # Panics
+///
+/// If a property does not hold.
 pub fn esp_forged(data: &[u8]) {
     let _ = play(&mut Unstructured::new(data));
 }

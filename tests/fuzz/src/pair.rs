@@ -326,7 +326,9 @@ fn play(input: &mut Unstructured<'_>) -> Result<()> {
 
 /// Fuzzes two engines on a wire.
 ///
-/// # Panics If a property does not hold.
+/// # Panics
+///
+/// If a property does not hold.
 pub fn esp_pair(data: &[u8]) {
     // Ignored because input that ends before it has described the hosts runs no test.
     let _ = play(&mut Unstructured::new(data));

@@ -539,7 +539,9 @@ impl<P: Payload> Socket<P> {
 
     /// Returns the next packet that the engine wants to send.
     ///
-    /// # Panics If the engine sends a packet that is not queued, retransmits a packet that was
+    /// # Panics
+    ///
+    /// If the engine sends a packet that is not queued, retransmits a packet that was
     /// never sent, or has something to send although it awaits the window.
     pub fn poll(&mut self, now: Nanos) -> Option<Packet<P>> {
         let (head, write) = (self.head, &mut self.write);
@@ -612,7 +614,9 @@ impl<P: Payload> Socket<P> {
 
     /// Frees acknowledged packets.
     ///
-    /// # Panics If fewer packets are queued.
+    /// # Panics
+    ///
+    /// If fewer packets are queued.
     pub fn free(&mut self, acked: u16) {
         let packets = usize::from(acked);
         assert!(

@@ -60,7 +60,7 @@ const REASONS: &[(&str, &str)] = &[
     ("error", "ESP had no memory, port or device"),
 ];
 
-/// Local and peer address of TCP sockets, by inode number.
+/// The local and the peer address of each TCP socket, by inode number.
 pub type Names = HashMap<u64, (SocketAddr, SocketAddr)>;
 
 /// Returns the TCP sockets of this network namespace.

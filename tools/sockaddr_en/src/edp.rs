@@ -125,7 +125,7 @@ impl EdpSocket {
         self.0.send(datagram)
     }
 
-    /// Receives one datagram; returns its length and its sender. Bytes that exceed `buffer` are
+    /// Receives one datagram. Returns its length and its sender. Bytes that exceed `buffer` are
     /// lost.
     ///
     /// # Errors
