@@ -185,7 +185,8 @@ impl Prepared {
     }
 }
 
-/// Connects a prepared socket to the peer's socket, with these options.
+/// Connects a prepared socket to the peer's socket, and removes the time limits of its calls if
+/// `options` say so.
 ///
 /// # Errors
 ///

@@ -20,7 +20,7 @@ pub(super) trait Connected: Read + Write + AsFd + 'static {
     /// The most bytes that one call sends.
     const LONGEST: usize = usize::MAX;
 
-    /// Returns packets that this side has sent so far, if the protocol counts them.
+    /// Returns the numbers of packets that this side has sent so far, if the protocol counts them.
     fn packets(&self) -> io::Result<Option<Packets>> {
         Ok(None)
     }

@@ -38,7 +38,7 @@ pub const ESP: Series = series("esp", "ESP", "esp");
 pub const EDP: Series = series("edp", "EDP", "edp");
 /// TCP with the kernel's default offloads.
 pub const TCP: Series = series("tcp", "TCP", "tcp");
-/// TCP without offloads, whose packets pass the kernel one by one.
+/// TCP without offloads. The packets pass the kernel one by one.
 pub const PLAIN_TCP: Series = Series {
     plain: true,
     ..series("tcp-plain", "TCP without offloads", "tcp")

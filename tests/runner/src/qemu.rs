@@ -119,7 +119,7 @@ pub struct Guest {
     child: Child,
     lines: Receiver<Port>,
     to_programs: UnixStream,
-    /// Lines that were read while the guest came up, and that [`Guest::next`] has yet to return.
+    /// Lines that were read while the guest came up, and that [`Guest::next`] has not returned yet.
     heard: VecDeque<Port>,
     open_ports: u32,
     allowance: Allowance,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! One measurement among members of a mesh: they connect, send messages in rounds, and leave.
+//! One measurement among the members of a mesh. The members connect, send messages in rounds, and
+//! leave.
 
 use std::time::Duration;
 

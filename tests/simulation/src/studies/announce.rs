@@ -154,8 +154,9 @@ fn table(lines: &[Line], bits: u64, message: &str, cell: fn(&Line) -> String) ->
     table
 }
 
-/// Draws two panels for 1 Gbit/s: the largest number of senders without a drop over the buffer, and
-/// the median completion time of small messages.
+/// Draws two panels for 1 Gbit/s. The first shows the largest number of senders without a drop,
+/// over the port's buffer. The second shows the 99th percentile of small messages' completion
+/// times, over the number of senders.
 fn draw(lines: &[Line], file: &Path) -> Result<()> {
     let small = MESSAGES[0].0;
     let dropless = |initial: u16, buffer: u32| {
