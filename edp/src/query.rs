@@ -20,9 +20,9 @@
 //!            6                              2  packets_to_ack
 //! ```
 //!
-//! A receiver skips unknown types. An option that is truncated, or has another length than listed,
-//! ends the list. Header and answer fit the shortest Ethernet frame, so an answer is never longer
-//! on the wire than its query.
+//! A receiver skips unknown types. An option that is truncated, or whose length is not the listed
+//! one, ends the list. Header and answer fit the shortest Ethernet frame, so an answer is never
+//! longer on the wire than its query.
 
 use super::wire::Header;
 

@@ -23,8 +23,8 @@
 //!
 //! The types are shared with answers on EDP's port 0, which have more of them.
 //!
-//! A receiver skips unknown types. An option that is truncated, or has another length than listed,
-//! ends the list. If a side omits its payload limit or its window, the other side assumes the
+//! A receiver skips unknown types. An option that is truncated, or whose length is not the listed
+//! one, ends the list. If a side omits its payload limit or its window, the other side assumes the
 //! values that it uses itself. A side that omits one of the other options has no grants, records,
 //! capabilities or nonce.
 

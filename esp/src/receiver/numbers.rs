@@ -2,7 +2,8 @@
 
 //! The numbers that the peer may use now, and the numbers that it skips.
 //!
-//! * A packet far from the expected number is stale or forged, and is ignored whole.
+//! * A packet whose number is far from the expected one is stale or forged. The receiver ignores
+//!   such a packet completely.
 //! * A sender whose packets have become too large *skips* their numbers: see the sender's
 //!   [pause](super::super::sender). From then on the receiver takes none of these numbers. The
 //!   receiver's answer carries the number that it expected before the skip. The receiver answers

@@ -123,8 +123,8 @@ impl OutOfOrder {
             .without(Bits::below(self.lost_below))
     }
 
-    /// Notes the arrival of `packets`. Retransmissions are sent in the order of requests. So if a
-    /// packet was requested before one of `packets`, and is still missing, it is lost again.
+    /// Notes the arrival of `packets`. Retransmissions are sent in the order of requests. So a
+    /// packet that was requested before one of `packets`, and is still missing, is lost again.
     /// Returns whether the last request was spurious.
     fn on_arrival(&mut self, packets: Bits, now: Nanos) -> bool {
         let came = self.awaited.within(packets);
@@ -372,7 +372,8 @@ impl Receiver {
         self.request_lost();
     }
 
-    /// Marks the missing packets before `seq` as lost, as the answer to a probe shows.
+    /// Marks the missing packets before `seq` as lost, because the answer to a probe has shown
+    /// their loss.
     #[cold]
     #[inline(never)]
     pub(super) fn mark_lost_before(&mut self, seq: Seq) {
