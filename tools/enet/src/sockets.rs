@@ -24,7 +24,7 @@ impl Protocol {
     /// Both protocols, in listing order.
     pub const ALL: [Self; 2] = [Self::Esp, Self::Edp];
 
-    /// Returns its name, which is also the name of its file in `/proc/net`.
+    /// Returns the protocol's name, which is also the name of the protocol's file in `/proc/net`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Esp => "esp",
@@ -32,7 +32,7 @@ impl Protocol {
         }
     }
 
-    /// Returns the states that its sockets can have.
+    /// Returns the states that sockets of this protocol can have.
     pub fn states(self) -> impl Iterator<Item = State> {
         State::value_variants()
             .iter()
@@ -52,7 +52,7 @@ pub enum State {
     Established,
     /// ESP: connecting
     SynSent,
-    /// ESP: connecting, asked by the peer
+    /// ESP: connecting, after the peer's SYN
     SynRecv,
     /// ESP: closed here, and the peer has not acknowledged it
     #[value(name = "fin-wait-1")]
@@ -81,7 +81,7 @@ pub enum State {
 }
 
 impl State {
-    /// Returns the module's name for it.
+    /// Returns the module's name for the state.
     pub fn name(self) -> String {
         self.to_possible_value()
             .map(|value| value.get_name().to_owned())
@@ -107,10 +107,11 @@ pub struct Socket {
     pub protocol: Protocol,
     /// State.
     pub state: State,
-    /// Unread data: bytes of a stream, queued connections of a listener, memory of datagrams.
+    /// Amount of unread data: the bytes of a stream, the number of queued connections of a
+    /// listener, or the memory of datagrams in bytes.
     pub receive_queue: u64,
-    /// Data that the peer has not acknowledged or the device has not sent: bytes of a stream,
-    /// memory of datagrams.
+    /// Amount of data that the peer has not acknowledged or the device has not sent: the bytes of a
+    /// stream, or the memory of datagrams in bytes.
     pub send_queue: u64,
     /// Local end; `None` for a socket without a port.
     pub local: Option<Endpoint>,
@@ -122,7 +123,8 @@ pub struct Socket {
     pub uid: u32,
     /// Inode number of the descriptor; 0 if it has none.
     pub inode: u64,
-    /// The kind of data that it carries, in the module's words: `stream`, `records` or `datagrams`.
+    /// The kind of data that the socket carries, in the module's words: `stream`, `records` or
+    /// `datagrams`.
     #[serde(rename = "type")]
     pub kind: String,
 }
@@ -158,7 +160,7 @@ struct Columns {
     drops: usize,
     uid: usize,
     inode: usize,
-    /// `None` for earlier modules.
+    /// `None` for earlier modules, which have no such column.
     kind: Option<usize>,
 }
 
