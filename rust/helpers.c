@@ -110,8 +110,11 @@ H(void, tcp_inherit, (struct sock *to, const struct sock *from), sock_valbool_fl
 H(void, sk_inherit_times, (struct sock *to, const struct sock *from), unsigned long times = READ_ONCE(from->sk_flags) & SK_FLAGS_TIMESTAMP; if (!times || to->sk_flags & SK_FLAGS_TIMESTAMP) return; to->sk_flags |= times; net_enable_timestamp())
 H(void, sk_inherit_txtime, (struct sock *to, const struct sock *from), to->sk_txtime_deadline_mode = from->sk_txtime_deadline_mode; to->sk_txtime_report_errors = from->sk_txtime_report_errors)
 H(u32, tcp_user_timeout, (const struct sock *sk), return READ_ONCE(inet_csk(sk)->icsk_user_timeout))
+H(bool, tcp_is_corked, (const struct sock *sk), return tcp_sk(sk)->nonagle & TCP_NAGLE_CORK)
+H(bool, tcp_is_nodelay, (const struct sock *sk), return tcp_sk(sk)->nonagle & TCP_NAGLE_OFF)
+H(bool, tcp_tells_unread, (const struct sock *sk), return tcp_sk(sk)->recvmsg_inq)
 H(bool, tcp_has_child, (const struct sock *sk), return inet_sk_state_load(sk) != TCP_LISTEN || !reqsk_queue_empty(&inet_csk(sk)->icsk_accept_queue))
-H(bool, tcp_is_special, (const struct sock *sk), return tcp_sk(sk)->repair || tcp_sk(sk)->rx_opt.user_mss || rcu_access_pointer(inet_sk(sk)->inet_opt) || TCP_KEYS(sk))
+H(bool, tcp_is_special, (const struct sock *sk), return tcp_sk(sk)->repair || tcp_sk(sk)->save_syn || tcp_sk(sk)->rx_opt.user_mss || rcu_access_pointer(inet_sk(sk)->inet_opt) || TCP_KEYS(sk))
 /*
  * Returns whether a user in the kernel, such as a sockmap, has attached to the socket. A BPF map of
  * reuseport sockets (SK_USER_DATA_BPF) does not count, as long as no program selects from it.

@@ -113,7 +113,7 @@ impl Message<'_> {
         unsafe { (*self.raw).msg_flags as c_int }
     }
 
-    /// Adds flags that a receive call returns.
+    /// Adds flags: `MSG_MORE` in a send call, or those that a receive call returns.
     #[inline]
     pub(crate) fn add_flags(&mut self, flags: c_int) {
         // SAFETY: The message is valid and ours for the call.
@@ -254,6 +254,21 @@ impl Message<'_> {
             (*self.raw).msg_flags |= bindings::MSG_ERRQUEUE;
         }
         Ok(copied)
+    }
+
+    /// Delivers `value` as a control message `kind` of `level`.
+    #[cold]
+    pub(crate) fn put_u32(&mut self, level: c_int, kind: c_int, mut value: u32) {
+        // SAFETY: The message is that of the running call, and the length is the value's.
+        unsafe {
+            bindings::put_cmsg(
+                self.raw,
+                level,
+                kind,
+                mem::size_of_val(&value) as c_int,
+                (&raw mut value).cast(),
+            );
+        }
     }
 
     /// Delivers the timestamp of `skb`, if the user asked for it.

@@ -628,8 +628,8 @@ unsafe extern "C" fn setsockopt<M: Streams>(
     if level != SOL_SOCKET {
         let result = by_tcp!(call, setsockopt(socket, level, name, value, len));
         if let Some(companion) = call.companion() {
-            if (level, name) == (SOL_TCP, bindings::TCP_USER_TIMEOUT as c_int) {
-                call.adopt_user_timeout(companion);
+            if result == 0 {
+                call.apply(companion, level, name);
             }
             M::look_at_listener(&call, companion);
         }
@@ -697,10 +697,14 @@ unsafe extern "C" fn sendmsg<M: Streams>(
     let (call, flags) = unsafe { (StreamCall::<M>::new(socket), (*message).msg_flags as c_int) };
     let timeout = call.sock().send_timeout(flags & uapi::MSG_DONTWAIT != 0);
     match awaited(&call, timeout) {
-        // SAFETY: The message belongs to the running call.
-        Ok(Some(companion)) => count(unsafe {
-            M::Protocol::send(&call.on(companion), &mut Message::from_raw(message), len)
-        }),
+        Ok(Some(companion)) => {
+            // SAFETY: The message belongs to the running call.
+            let mut message = unsafe { Message::from_raw(message) };
+            if call.is_corked() {
+                message.add_flags(uapi::MSG_MORE);
+            }
+            count(M::Protocol::send(&call.on(companion), &mut message, len))
+        }
         Ok(None) => by_tcp!(call, sendmsg(socket, message, len)),
         Err(error) => error.to_errno(),
     }
@@ -728,6 +732,9 @@ unsafe extern "C" fn recvmsg<M: Streams>(
             let mut message = unsafe { Message::from_raw(message) };
             let result = M::Protocol::receive(&call.on(companion), &mut message, len, flags);
             companion.sock.show_arrival();
+            if result.is_ok() {
+                call.tell_unread(companion, &mut message);
+            }
             count(result)
         }
         Ok(None) => by_tcp!(call, recvmsg(socket, message, len, flags)),
@@ -801,7 +808,10 @@ unsafe extern "C" fn splice_eof<M: Streams>(socket: *mut bindings::socket) {
     // SAFETY: The call runs on `socket`.
     let call = unsafe { StreamCall::<M>::new(socket) };
     if let (Backend::Companion, Some(companion)) = served(&call) {
-        return M::Protocol::no_more(&companion.sock);
+        if !call.is_corked() {
+            M::Protocol::no_more(&companion.sock);
+        }
+        return;
     }
     if let Some(tcp) = call.inet_ops().splice_eof {
         // SAFETY: The socket is TCP's.

@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Options that TCP's socket cannot accept or report for a connection that the companion carries.
+//! Options of TCP and IP on a connection that the companion carries: those that TCP's socket in
+//! front cannot accept or report for it, and those that it accepts and the companion honours.
+//!
+//! C header: [`include/linux/tcp.h`](srctree/include/linux/tcp.h)
 
 use super::*;
+
+const SOL_IP: c_int = bindings::SOL_IP as c_int;
 
 /// Returns whether an option would replace the descriptor's function table, and so also the module
 /// that the descriptor holds.
@@ -43,7 +48,6 @@ pub(super) fn of_connection(
     name: c_int,
     is_v6: bool,
 ) -> Option<fn(&StreamInfo) -> u32> {
-    const SOL_IP: c_int = bindings::SOL_IP as c_int;
     const SOL_IPV6: c_int = bindings::SOL_IPV6 as c_int;
     match (level, name as c_uint) {
         (SOL_TCP, bindings::TCP_MAXSEG) => Some(|info| info.mss),
@@ -51,5 +55,49 @@ pub(super) fn of_connection(
         (SOL_IPV6, bindings::IPV6_MTU) if is_v6 => Some(|info| info.mtu),
         (SOL_IPV6, bindings::IPV6_ADDRFORM) if is_v6 => Some(|_| AF_INET6.into()),
         _ => None,
+    }
+}
+
+impl<M: Streams> StreamCall<'_, M> {
+    /// Applies an option of TCP or IP, which TCP's socket has accepted, to the companion.
+    pub(super) fn apply(&self, companion: &Companion<M>, level: c_int, name: c_int) {
+        match (level, name as c_uint) {
+            (SOL_TCP, bindings::TCP_USER_TIMEOUT) => self.adopt_user_timeout(companion),
+            // `IP_TOS` sets the priority of the socket's packets.
+            (SOL_IP, bindings::IP_TOS) => self.adopt(companion),
+            (SOL_TCP, bindings::TCP_CORK) if !self.is_corked() => {
+                M::Protocol::no_more(&companion.sock);
+            }
+            // In TCP, it sends the held data even of a corked socket.
+            (SOL_TCP, bindings::TCP_NODELAY) if self.is_nodelay() => {
+                M::Protocol::no_more(&companion.sock);
+            }
+            _ => {}
+        }
+    }
+
+    /// Returns whether `TCP_CORK` is set.
+    #[inline]
+    pub(super) fn is_corked(&self) -> bool {
+        // SAFETY: The socket is TCP's; a single load of a byte.
+        unsafe { bindings::tcp_is_corked(self.sock().as_ptr()) }
+    }
+
+    fn is_nodelay(&self) -> bool {
+        // SAFETY: The socket is TCP's; a single load of a byte.
+        unsafe { bindings::tcp_is_nodelay(self.sock().as_ptr()) }
+    }
+
+    /// Delivers the number of bytes that are left to read, if the user asked for it (`TCP_INQ`). As
+    /// in TCP, it is at least 1 once the peer has ended the stream, so that the user reads on.
+    #[inline]
+    pub(super) fn tell_unread(&self, companion: &Companion<M>, message: &mut Message<'_>) {
+        // SAFETY: The socket is TCP's; a single load of a bit.
+        if !unsafe { bindings::tcp_tells_unread(self.sock().as_ptr()) } {
+            return;
+        }
+        let unread = M::Protocol::ioctl(&companion.sock, uapi::SIOCINQ).unwrap_or(0);
+        let is_over = companion.sock.shutdown() & uapi::RCV_SHUTDOWN != 0;
+        message.put_u32(SOL_TCP, bindings::TCP_CM_INQ as c_int, unread.max(is_over.into()));
     }
 }

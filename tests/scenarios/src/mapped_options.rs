@@ -3,7 +3,14 @@
 //! Options of TCP and IP on mapped sockets: options that a connection of ESP answers, and options
 //! that make a connection fall back to TCP. Also addresses of another family.
 
+use std::fs::File;
+use std::io::Write as _;
+use std::os::fd::AsRawFd as _;
+
 use guest::address::{internet, internet6, IPPROTO_ENET};
+use guest::bpf;
+use guest::control::{receive_into, Control};
+use guest::frame::ETH_P_ALL;
 use guest::mapped::stream;
 use guest::mapped::{dial, is_esp, known, listener, MAPPED, PLAIN};
 use guest::prelude::*;
@@ -14,11 +21,16 @@ scenarios! {
     direct mapped_client_with_an_option_that_only_tcp_honours_uses_tcp = clients;
     direct mapped_listener_with_an_option_that_only_tcp_honours_takes_no_esp = listeners;
     direct mapped_connection_of_esp_refuses_options_that_only_tcp_honours = connections;
+    direct mapped_sends_of_a_corked_socket_wait_as_in_tcp = corks;
+    direct mapped_reader_is_told_how_much_is_unread_as_in_tcp = unread;
+    direct mapped_connection_sends_by_the_priority_of_ip_tos = tos;
 }
 
-/// `TCP_MD5SIG`, `TCP_REPAIR`, `IPV6_MTU` and `IPV6_ADDRFORM`.
+/// `TCP_MD5SIG`, `TCP_REPAIR`, `TCP_SAVE_SYN`, `TCP_SAVED_SYN`, `IPV6_MTU` and `IPV6_ADDRFORM`.
 const TCP_MD5SIG: i32 = 14;
 const TCP_REPAIR: i32 = 19;
+const TCP_SAVE_SYN: i32 = 27;
+const TCP_SAVED_SYN: i32 = 28;
 const IPV6_MTU: i32 = 24;
 const IPV6_ADDRFORM: i32 = 1;
 const MAPPED6: (i32, i32) = (libc::AF_INET6, IPPROTO_ENET);
@@ -133,7 +145,12 @@ fn clients(lab: &Lab) -> Outcome {
     client.set_int_option(libc::IPPROTO_TCP, TCP_REPAIR, 1)?;
     client.connect_bytes(&internet([10, 0, 0, 2], 804))?;
     ensure!(!is_esp(&client), "TCP_REPAIR is not honoured");
-    ensure!(lab.a.counter("MappedTcpOption")? == 3);
+    // The server's kernel keeps the SYN's headers for the program, and ESP has none.
+    let client = stream(&lab.a, MAPPED.0, MAPPED.1)?;
+    client.set_int_option(libc::IPPROTO_TCP, TCP_SAVE_SYN, 1)?;
+    client.connect_bytes(&internet([10, 0, 0, 2], 804))?;
+    ensure!(!is_esp(&client), "TCP_SAVE_SYN is not honoured");
+    ensure!(lab.a.counter("MappedTcpOption")? == 4);
     Ok(())
 }
 
@@ -160,6 +177,19 @@ fn listeners(lab: &Lab) -> Outcome {
             Ok(lab.a.counter("MappedTcpRefused")? == if before { 1 } else { 2 })
         })?;
     }
+    let listener = listener(&lab.b, MAPPED, 808, 4)?;
+    listener.set_int_option(libc::IPPROTO_TCP, TCP_SAVE_SYN, 1)?;
+    let client = dial(&lab.a, MAPPED, 808)?;
+    let (server, _) = listener.accept(0)?;
+    ensure!(
+        !is_esp(&client) && !is_esp(&server),
+        "no SYN of TCP to save"
+    );
+    let saved = server.option(libc::IPPROTO_TCP, TCP_SAVED_SYN, 128, 128)?;
+    ensure!(
+        saved.len() >= 40 && saved[0] >> 4 == 4,
+        "the SYN is {saved:?}"
+    );
     Ok(())
 }
 
@@ -177,4 +207,146 @@ fn connections(lab: &Lab) -> Outcome {
         refused(segments, libc::EOPNOTSUPP, "TCP_MAXSEG")?;
     }
     exchange(&client, &server)
+}
+
+/// A listener of `b`, a client of `a` that is connected to it, and the accepted socket.
+fn pair(lab: &Lab, kind: (i32, i32), port: u16) -> Result<(Socket, Socket)> {
+    let listener = listener(&lab.b, kind, port, 4)?;
+    let client = dial(&lab.a, kind, port)?;
+    let (server, _) = listener.accept(0)?;
+    let mapped = kind == MAPPED;
+    ensure!(is_esp(&client) == mapped && is_esp(&server) == mapped);
+    Ok((client, server))
+}
+
+/// The bytes that have arrived: a virtual device delivers within the sender's call.
+fn arrived(server: &Socket) -> std::result::Result<usize, Option<i32>> {
+    code(server.receive(&mut [0; 4096], libc::MSG_DONTWAIT))
+}
+
+fn corks(lab: &Lab) -> Outcome {
+    known(lab)?;
+    let path = lab.a.namespace.within(|| {
+        let path = std::env::temp_dir().join("corked");
+        File::create(&path)?.write_all(&[b'f'; 100])?;
+        Ok::<_, std::io::Error>(path)
+    })??;
+    let file = File::open(&path)?;
+    let mut seen = Vec::new();
+    for (kind, port) in [(MAPPED, 810), (PLAIN, 811)] {
+        let (client, server) = pair(lab, kind, port)?;
+        let set = |name, value| client.set_int_option(libc::IPPROTO_TCP, name, value);
+        let mut steps = Vec::new();
+        set(libc::TCP_CORK, 1)?;
+        client.send_all(&[b'a'; 10])?;
+        steps.push(("corked", arrived(&server)));
+        let mut offset = 0;
+        // SAFETY: Both descriptors are open, and the offset is writable.
+        let sent =
+            unsafe { libc::sendfile(client.as_raw_fd(), file.as_raw_fd(), &mut offset, 100) };
+        ensure!(sent == 100, "sendfile sent {sent}");
+        steps.push(("a file behind it", arrived(&server)));
+        set(libc::TCP_CORK, 0)?;
+        steps.push(("uncorked", arrived(&server)));
+        client.send_all(&[b'b'; 20])?;
+        steps.push(("not corked", arrived(&server)));
+        set(libc::TCP_CORK, 1)?;
+        client.send_all(&[b'c'; 30])?;
+        steps.push(("corked again", arrived(&server)));
+        set(libc::TCP_NODELAY, 1)?;
+        steps.push(("TCP_NODELAY", arrived(&server)));
+        client.send_all(&[b'd'; 40])?;
+        steps.push(("still corked", arrived(&server)));
+        client.shutdown(libc::SHUT_WR)?;
+        steps.push(("shut down", arrived(&server)));
+        seen.push(steps);
+    }
+    ensure!(
+        seen[0] == seen[1],
+        "mapped {:?}, TCP {:?}",
+        seen[0],
+        seen[1]
+    );
+    ensure!(seen[1][2] == ("uncorked", Ok(110)), "TCP {:?}", seen[1]);
+    Ok(())
+}
+
+fn unread(lab: &Lab) -> Outcome {
+    /// `TCP_INQ`, and the type of its control message.
+    const TCP_INQ: i32 = 36;
+    known(lab)?;
+    let mut seen = Vec::new();
+    for (kind, port) in [(MAPPED, 812), (PLAIN, 813)] {
+        let (client, server) = pair(lab, kind, port)?;
+        let mut steps = Vec::new();
+        let mut read = |bytes: usize, flags| -> Outcome {
+            let (length, flags, controls) = receive_into(&server, &mut vec![0; bytes], flags, 64)?;
+            steps.push((length, flags, controls));
+            Ok(())
+        };
+        client.send_all(&[1; 100])?;
+        read(10, 0)?;
+        server.set_int_option(libc::IPPROTO_TCP, TCP_INQ, 1)?;
+        read(20, 0)?;
+        read(30, libc::MSG_PEEK)?;
+        read(70, 0)?;
+        client.shutdown(libc::SHUT_WR)?;
+        server.poll(libc::POLLRDHUP, patience())?;
+        read(10, 0)?;
+        server.set_int_option(libc::IPPROTO_TCP, TCP_INQ, 0)?;
+        read(10, 0)?;
+        seen.push(steps);
+    }
+    ensure!(
+        seen[0] == seen[1],
+        "mapped {:?}, TCP {:?}",
+        seen[0],
+        seen[1]
+    );
+    let left = |count: u32| Control {
+        level: libc::IPPROTO_TCP,
+        kind: TCP_INQ,
+        data: count.to_ne_bytes().to_vec(),
+    };
+    ensure!(seen[0][1] == (20, 0, vec![left(70)]), "{:?}", seen[0]);
+    Ok(())
+}
+
+/// `IP_TOS` sets the priority of the socket, also of one that is connected. A VLAN's map shows it.
+fn tos(lab: &Lab) -> Outcome {
+    for (host, number) in [(&lab.a, 1), (&lab.b, 2)] {
+        (host.namespace).ip(&format!(
+            "link add link {DEVICE} name vlan type vlan id 10 egress-qos-map 6:4\n\
+             address add 10.0.0.{number}/24 dev vlan\nlink set vlan up\n"
+        ))?;
+        Device::ready(&host.namespace, "vlan")?;
+    }
+    let listener = listener(&lab.b, MAPPED, 814, 4)?;
+    let mut carried = None;
+    eventually("ESP carries a connection", || {
+        let client = dial(&lab.a, MAPPED, 814)?;
+        let (server, _) = listener.accept(0)?;
+        carried = is_esp(&client).then_some((client, server));
+        Ok(carried.is_some())
+    })?;
+    let (client, server) = carried.context("no connection")?;
+    for (tos, mapped) in [(0x10, 4), (0, 0)] {
+        client.set_int_option(libc::IPPROTO_IP, libc::IP_TOS, tos)?;
+        let wire = lab.b.packets(ETH_P_ALL)?;
+        bpf::attach(
+            wire.socket(),
+            &[
+                bpf::LOAD_VLAN_TAG,
+                bpf::if_equal((mapped << 13) | 10),
+                bpf::KEEP_ALL,
+                bpf::keep(0),
+            ],
+        )?;
+        let payload = [b'0' + mapped as u8; 60];
+        client.send_all(&payload)?;
+        server.receive_exact(&mut [0; 60])?;
+        wire.wait_for(patience(), |frame| frame.ends_with(&payload))
+            .with_context(|| format!("IP_TOS {tos:#x}, 802.1p {mapped}"))?;
+    }
+    Ok(())
 }
