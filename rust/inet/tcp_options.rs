@@ -98,6 +98,7 @@ impl<M: Streams> StreamCall<'_, M> {
         }
         let unread = M::Protocol::ioctl(&companion.sock, uapi::SIOCINQ).unwrap_or(0);
         let is_over = companion.sock.shutdown() & uapi::RCV_SHUTDOWN != 0;
-        message.put_u32(SOL_TCP, bindings::TCP_CM_INQ as c_int, unread.max(is_over.into()));
+        let left = unread.max(is_over.into());
+        message.put_u32(SOL_TCP, bindings::TCP_CM_INQ as c_int, left);
     }
 }
