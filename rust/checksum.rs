@@ -23,12 +23,12 @@ pub(crate) const CHECKSUM_LEN: usize = 4;
 ///
 /// # Safety
 ///
-/// `skb` is valid, no one else changes its descriptor, and its data have `len` bytes from offset
+/// `skb` is valid, no one else changes the `sk_buff`, and its data have `len` bytes from offset
 /// `from` on.
 unsafe fn sum(skb: *mut bindings::sk_buff, from: u32, len: u32) -> u32 {
     let mut crc = !0;
     let mut done = 0;
-    // SAFETY: By the caller's promise, `skb` is valid, and no one else changes its descriptor.
+    // SAFETY: By the caller's promise, `skb` is valid, and no one else changes the `sk_buff`.
     let linear = unsafe { Buffer::from_raw(skb) }.head();
     let end = from.wrapping_add(len) as usize;
     if let Some(bytes) = linear.get(from as usize..end) {
@@ -63,7 +63,7 @@ unsafe fn sum(skb: *mut bindings::sk_buff, from: u32, len: u32) -> u32 {
 ///
 /// # Safety
 ///
-/// `skb` is valid, and no one else changes its descriptor. `len` bytes of data and a checksum start
+/// `skb` is valid, and no one else changes the `sk_buff`. `len` bytes of data and a checksum start
 /// at `from`.
 pub(super) unsafe fn mask(skb: *mut bindings::sk_buff, from: u32, len: u32) -> Option<u32> {
     let mut there = [0; CHECKSUM_LEN];

@@ -113,7 +113,7 @@ impl Device {
     /// Returns whether an administrator has set the device up (`IFF_UP`).
     #[inline]
     pub(crate) fn is_up(&self) -> bool {
-        // SAFETY: The device is valid, and the field is read in a single load, as by the core.
+        // SAFETY: The device is valid. The field is read in a single load, as the core reads it.
         let flags = unsafe { ptr::read_volatile(ptr::addr_of!((*self.as_ptr()).flags)) };
         flags & bindings::net_device_flags_IFF_UP != 0
     }
@@ -153,7 +153,7 @@ impl Device {
     /// it itself.
     #[inline]
     pub(crate) fn most_packets(&self) -> u16 {
-        // SAFETY: The device is valid, and the field is read in a single load, as by the core.
+        // SAFETY: The device is valid. The field is read in a single load, as the core reads it.
         unsafe { ptr::read_volatile(ptr::addr_of!((*self.as_ptr()).gso_max_segs)) }
     }
 
@@ -231,7 +231,8 @@ impl Device {
             if let Some(last) = header.last_chunk_mut() {
                 *last = ethertype.to_be_bytes();
             }
-            // SAFETY: The headroom was just checked, and no one else uses it.
+            // SAFETY: The headroom has room for `header`, by the condition above, and no one else
+            // uses it.
             unsafe { skb.prepend(&header) };
         } else {
             let from = from.as_ref().map_or(ptr::null(), |mac| mac.0.as_ptr());

@@ -182,7 +182,7 @@ impl<P: Protocol> Sock<P> {
     /// `None` if it is off.
     #[inline]
     pub(crate) fn peek_offset(&self) -> Option<u32> {
-        // SAFETY: The socket is valid, and the field is read in a single load, as by the core.
+        // SAFETY: The socket is valid. The field is read in a single load, as the core reads it.
         let offset = unsafe { ptr::read_volatile(&raw const (*self.front()).sk_peek_off) };
         offset.try_into().ok()
     }
@@ -192,7 +192,7 @@ impl<P: Protocol> Sock<P> {
     #[inline]
     pub(crate) fn move_peek_offset(&self, peeked: bool, n: usize) {
         let sk = self.front();
-        // SAFETY: The socket is valid, and the field is read in a single load, as by the core.
+        // SAFETY: The socket is valid. The field is read in a single load, as the core reads it.
         if unsafe { ptr::read_volatile(&raw const (*sk).sk_peek_off) } < 0 {
             return;
         }

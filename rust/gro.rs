@@ -402,15 +402,15 @@ unsafe fn cut_sum(skb: *mut bindings::sk_buff) {
 ///
 /// # Safety
 ///
-/// Both buffers are valid, and no one else changes their descriptors.
+/// Both buffers are valid, and no one else changes the two `sk_buff`s.
 pub(super) unsafe fn movable(
     held: *mut bindings::sk_buff,
     skb: *mut bindings::sk_buff,
     from: u32,
     len: u32,
 ) -> Option<Move> {
-    // SAFETY: By the caller's promise, both buffers are valid, and no one else changes their
-    // descriptors.
+    // SAFETY: By the caller's promise, both buffers are valid, and no one else changes the
+    // two `sk_buff`s.
     unsafe {
         let most = (*held).len.saturating_add(len);
         bindings::gro_movable(held, skb, most)
@@ -457,8 +457,8 @@ unsafe fn way(
     skb: *mut bindings::sk_buff,
     from: u32,
 ) -> Option<Move> {
-    // SAFETY: By the caller's promise, both buffers are valid, and no one else changes their
-    // descriptors.
+    // SAFETY: By the caller's promise, both buffers are valid, and no one else changes the
+    // two `sk_buff`s.
     let (held, skb, more, linear) = unsafe {
         let linear = (*skb).len.wrapping_sub((*skb).data_len);
         (
@@ -502,8 +502,8 @@ unsafe fn move_pages(held: *mut bindings::sk_buff, skb: *mut bindings::sk_buff, 
 }
 
 /// Moves the linear part of `skb` from offset `from` on, and its page references, behind the page
-/// references of `held`. Returns the memory that moved. The core frees the rest, which is the
-/// descriptor. If the buffers have an owner, `held` then accounts for everything that the owner is
+/// references of `held`. Returns the memory that moved. The core frees the rest, which is only the
+/// `sk_buff`. If the buffers have an owner, `held` then accounts for everything that the owner is
 /// charged: `napi_skb_free_stolen_head` returns nothing to an owner.
 ///
 /// # Safety

@@ -302,9 +302,9 @@ H(u32, skb_mask, (const struct sk_buff *skb), return skb->ip_summed == CHECKSUM_
  */
 H(u32, skb_outer_len, (const struct sk_buff *skb), return skb_tnl_header_len(skb))
 /*
- * Returns whether an outer header has a checksum over all that follows it, and the outer layer
- * computes this checksum itself, not the device. The conditions are those of the outer layers' own
- * code.
+ * Returns whether both hold: an outer header has a checksum over all that follows it, and the outer
+ * layer, rather than the device, computes that checksum. The conditions are the same as in the code
+ * of these outer layers (UDP tunnels and GRE).
  */
 H(bool, skb_is_summed_around, (const struct sk_buff *skb, netdev_features_t features), return unlikely(skb_shinfo(skb)->gso_type & (SKB_GSO_UDP_TUNNEL_CSUM | SKB_GSO_GRE_CSUM)) && (!(features & NETIF_F_HW_CSUM) || skb_sec_path(skb) || (skb_dst(skb) && dst_xfrm(skb_dst(skb)))))
 /*

@@ -79,14 +79,14 @@ impl RawSock {
     /// Returns the limit of the receive buffer in bytes (`SO_RCVBUF`).
     #[inline]
     pub(crate) fn receive_limit(&self) -> u32 {
-        // SAFETY: The socket is valid, and the field is read in a single load, as by the core.
+        // SAFETY: The socket is valid. The field is read in a single load, as the core reads it.
         unsafe { ptr::read_volatile(field!(self, sk_rcvbuf)).max(0) as u32 }
     }
 
     /// Returns the limit of the send buffer in bytes (`SO_SNDBUF`).
     #[inline]
     pub(crate) fn send_limit(&self) -> u32 {
-        // SAFETY: The socket is valid, and the field is read in a single load, as by the core.
+        // SAFETY: The socket is valid. The field is read in a single load, as the core reads it.
         unsafe { ptr::read_volatile(field!(self, sk_sndbuf)).max(0) as u32 }
     }
 
@@ -97,7 +97,7 @@ impl RawSock {
         let sk = self.as_ptr();
         let size = |bytes: u32| c_int::try_from(bytes).unwrap_or(c_int::MAX);
         // SAFETY: The fields are aligned words of a valid socket. They are read and written in
-        // single accesses, as by the core.
+        // single accesses, as in the core.
         unsafe {
             let fixed = u32::from((*sk).sk_userlocks);
             if let Some(bytes) = send.filter(|_| fixed & bindings::SOCK_SNDBUF_LOCK == 0) {

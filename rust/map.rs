@@ -65,8 +65,8 @@ impl Entry {
 ///
 /// # Invariants
 ///
-/// The entries in the table are those of sockets whose `member` is this table; the map holds one
-/// reference to each.
+/// The table's entries belong exactly to the sockets whose `member` is this table. The map holds
+/// one reference to each of these sockets.
 pub(crate) struct Map<P: Protocol> {
     /// The table is in a box, since the kernel keeps pointers to it.
     table: KBox<UnsafeCell<bindings::rhashtable>>,

@@ -24,7 +24,7 @@ use super::{bindings, skb::Buffer};
 ///
 /// # Safety
 ///
-/// `skb` is valid, and no one else changes its descriptor.
+/// `skb` is valid, and no one else changes the `sk_buff`.
 #[inline]
 pub(super) unsafe fn of_run(skb: *mut bindings::sk_buff) -> u32 {
     // SAFETY: By the caller's promise, `skb` is valid. The function only reads.
@@ -35,11 +35,11 @@ pub(super) unsafe fn of_run(skb: *mut bindings::sk_buff) -> u32 {
 ///
 /// # Safety
 ///
-/// `skb` is valid, and no one else uses its descriptor.
+/// `skb` is valid, and no one else uses the `sk_buff`.
 #[inline]
 pub(super) unsafe fn set_of_run(skb: *mut bindings::sk_buff, mask: u32) {
-    // SAFETY: By the caller's promise, no one else uses the descriptor. The function writes three
-    // integer fields of it.
+    // SAFETY: By the caller's promise, no one else uses the `sk_buff`. The function writes three of
+    // its integer fields.
     unsafe { bindings::skb_set_mask(skb, mask) };
 }
 

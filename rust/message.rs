@@ -259,7 +259,7 @@ impl Message<'_> {
     /// Delivers `value` as a control message `kind` of `level`.
     #[cold]
     pub(crate) fn put_u32(&mut self, level: c_int, kind: c_int, mut value: u32) {
-        // SAFETY: The message is that of the running call, and the length is the value's.
+        // SAFETY: The running call owns the message, and the length is the length of `value`.
         unsafe {
             bindings::put_cmsg(
                 self.raw,

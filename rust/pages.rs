@@ -72,8 +72,8 @@ impl Buffer {
         unsafe { (*self.shared()).nr_frags.into() }
     }
 
-    /// Returns the number of page references that a view of at most `len` bytes from `offset` on
-    /// needs.
+    /// Returns how many page references a view needs if it begins at `offset` and covers at most
+    /// `len` bytes.
     pub(crate) fn fragments_in(&self, offset: usize, len: usize) -> usize {
         let end = offset.saturating_add(len);
         let (mut start, mut count) = (0_usize, 0_usize);
@@ -171,8 +171,8 @@ impl Buffer {
             if copied < part {
                 return if taken > 0 { Ok(taken) } else { Err(EFAULT) };
             }
-            // SAFETY: The page is valid, the bytes were just written, and no clone shares the
-            // buffer.
+            // SAFETY: The page is valid, the copy above has initialised the bytes, and no clone
+            // shares the buffer.
             unsafe { self.refer(place, page, offset, part as u32) };
             pages.offset = offset.wrapping_add(part as u32);
             taken = taken.saturating_add(part);

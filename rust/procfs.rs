@@ -312,15 +312,16 @@ impl Directory {
         self.keep(entry, S::NAME)
     }
 
-    /// Stores the name of a file that was just created. Fails if `entry` is null because the
-    /// creation failed.
+    /// Stores the name of a new file. `entry` is the result of its creation. Fails if `entry` is
+    /// null because the creation failed.
     fn keep(&mut self, entry: *mut bindings::proc_dir_entry, name: &'static CStr) -> Result {
         if entry.is_null() {
             return Err(ENOMEM);
         }
-        // INVARIANT: The file `name` was just created in `entry`.
+        // INVARIANT: The caller has created the file `name` in the directory `self.entry`.
         if let Err(error) = self.files.push(name, GFP_KERNEL_ACCOUNT) {
-            // SAFETY: The file was just created. It is not in `files`, so only this removes it.
+            // SAFETY: The caller has created the file. Its name is not in `files`, so nothing else
+            // removes it.
             unsafe { bindings::remove_proc_entry(name.as_char_ptr(), self.entry) };
             return Err(error.into());
         }

@@ -44,7 +44,7 @@ impl RawSock {
         if nonblocking {
             return 0;
         }
-        // SAFETY: The socket is valid, and the field is read in a single load, as by the core.
+        // SAFETY: The socket is valid. The field is read in a single load, as the core reads it.
         unsafe { ptr::read_volatile(field!(self, sk_rcvtimeo)) as c_long }
     }
 
@@ -54,7 +54,7 @@ impl RawSock {
         if nonblocking {
             return 0;
         }
-        // SAFETY: The socket is valid, and the field is read in a single load, as by the core.
+        // SAFETY: The socket is valid. The field is read in a single load, as the core reads it.
         unsafe { ptr::read_volatile(field!(self, sk_sndtimeo)) as c_long }
     }
 
@@ -65,7 +65,7 @@ impl RawSock {
         if all {
             return len;
         }
-        // SAFETY: The socket is valid, and the field is read in a single load, as by the core.
+        // SAFETY: The socket is valid. The field is read in a single load, as the core reads it.
         let mark = unsafe { ptr::read_volatile(field!(self, sk_rcvlowat)) };
         len.min(mark.max(1) as usize)
     }
@@ -73,7 +73,7 @@ impl RawSock {
     /// Sets `SO_RCVLOWAT`, in bytes.
     pub(crate) fn set_low_water(&self, mark: c_int) {
         // SAFETY: The field is an aligned word in a valid socket, and is written in a single store,
-        // as by the core.
+        // as in the core.
         let cell = unsafe { AtomicI32::from_ptr(field!(self, sk_rcvlowat)) };
         cell.store(mark.max(1), Relaxed);
     }
@@ -81,7 +81,7 @@ impl RawSock {
     /// Returns `SO_BINDTODEVICE`: the index of the only device to use, or 0.
     #[inline]
     pub(crate) fn bound_device(&self) -> u32 {
-        // SAFETY: The socket is valid, and the field is read in a single load, as by the core.
+        // SAFETY: The socket is valid. The field is read in a single load, as the core reads it.
         unsafe { ptr::read_volatile(field!(self, __sk_common.skc_bound_dev_if)).max(0) as u32 }
     }
 
@@ -90,7 +90,7 @@ impl RawSock {
     pub(crate) fn priority(&self) -> u32 {
         // SAFETY: By the invariant of `RawSock`, the socket is valid for the borrow. Another task
         // may set the field at the same time. It is an aligned word, which is read in a single
-        // load, as by the core without the lock.
+        // load, as the core reads it without the lock.
         unsafe { ptr::read_volatile(field!(self, sk_priority)) }
     }
 
@@ -111,7 +111,7 @@ impl RawSock {
     /// Returns whether a reader asked for the timestamps of packets (`SO_TIMESTAMP` and the like).
     #[inline]
     pub(crate) fn wants_times(&self) -> bool {
-        // SAFETY: The socket is valid, and the field is read in a single load, as by the core.
+        // SAFETY: The socket is valid. The field is read in a single load, as the core reads it.
         let times = unsafe { ptr::read_volatile(field!(self, sk_tsflags)) };
         times != 0 || self.has_flag(bindings::sock_flags_SOCK_RCVTSTAMP)
     }
@@ -121,7 +121,7 @@ impl RawSock {
     /// with timestamps need an owner, too, but this does not consider timestamps.
     #[inline]
     pub(crate) fn owns_frames(&self) -> bool {
-        // SAFETY: The socket is valid, and the field is read in a single load, as by the core.
+        // SAFETY: The socket is valid. The field is read in a single load, as the core reads it.
         let pacing = unsafe { ptr::read_volatile(field!(self, sk_pacing_status)) };
         pacing != 0 || self.has_flag(bindings::sock_flags_SOCK_TXTIME)
     }

@@ -69,7 +69,7 @@ type Offset = bindings::sk_buff_data_t;
 /// # Invariants
 ///
 /// A reference is the address of a valid `sk_buff`, which is not freed during the borrow. A `&mut`
-/// is the only access to its descriptor.
+/// is the only access to the `sk_buff`; clones may share the data.
 #[repr(C)]
 pub(crate) struct Buffer {
     _opaque: [u8; 0],
@@ -80,7 +80,7 @@ pub(crate) struct Buffer {
 impl Buffer {
     /// # Safety
     ///
-    /// `skb` is valid, and no one else changes its descriptor, for as long as `'a`.
+    /// `skb` is valid, and no one else changes the `sk_buff`, for as long as `'a`.
     #[inline]
     pub(super) unsafe fn from_raw<'a>(skb: *mut bindings::sk_buff) -> &'a Buffer {
         // SAFETY: `Buffer` has no size, and the address is aligned and not null.
@@ -89,7 +89,7 @@ impl Buffer {
 
     /// # Safety
     ///
-    /// `skb` is valid, and no one else uses its descriptor, for as long as `'a`.
+    /// `skb` is valid, and no one else uses the `sk_buff`, for as long as `'a`.
     #[inline]
     pub(super) unsafe fn from_raw_mut<'a>(skb: *mut bindings::sk_buff) -> &'a mut Buffer {
         // SAFETY: `Buffer` has no size, and the address is aligned and not null.
@@ -204,7 +204,7 @@ impl Buffer {
         N::from_words(unsafe { ptr::read((*self.as_ptr()).cb.as_ptr().cast::<Words>()) })
     }
 
-    /// Returns a second descriptor of the same data.
+    /// Returns a clone: a second `sk_buff` that refers to the same data.
     #[inline]
     pub(crate) fn try_clone(&self, context: Context) -> Option<Skb> {
         // SAFETY: By the invariant of `Buffer`, the buffer is valid. The function returns null, or
@@ -222,13 +222,12 @@ impl Buffer {
     /// Returns whether the buffer has, or had, a clone. For most buffers this needs no call.
     #[inline]
     fn may_be_cloned(&self) -> bool {
-        // SAFETY: By the invariant of `Buffer`, the buffer is valid, and no one changes its
-        // descriptor during the borrow.
+        // SAFETY: By the invariant of `Buffer`, the buffer is valid, and no one changes the
+        // `sk_buff` during the borrow.
         unsafe { bindings::sk_buff::cloned_raw(self.as_ptr()) != 0 }
     }
 
-    /// Returns whether another descriptor of the same data exists, so that the data must not be
-    /// written.
+    /// Returns whether a clone shares the data. If so, the data must not be written.
     #[inline]
     pub(crate) fn is_cloned(&self) -> bool {
         // SAFETY: By the invariant of `Buffer`, the buffer is valid. `skb_cloned` is only needed if
@@ -346,7 +345,7 @@ impl Buffer {
     pub(crate) fn pull(&mut self, n: usize) {
         let skb = self.as_ptr();
         if n <= self.linear_len() {
-            // SAFETY: As just checked, at least `n` bytes are in the linear part. The buffer is
+            // SAFETY: By the check above, at least `n` bytes are in the linear part. The buffer is
             // borrowed exclusively.
             unsafe {
                 (*skb).len = (*skb).len.wrapping_sub(n as u32);
@@ -355,8 +354,8 @@ impl Buffer {
         }
     }
 
-    /// Truncates the data to `len` bytes. Returns `false` if there is no memory for the copy that
-    /// this needs while a clone shares the data.
+    /// Truncates the data to `len` bytes. If a clone shares the data, they are copied first.
+    /// Returns `false` if there is no memory for this copy.
     #[inline]
     pub(crate) fn trim(&mut self, len: usize) -> bool {
         // SAFETY: The buffer is borrowed exclusively. The function copies data that a clone shares.
@@ -376,7 +375,8 @@ impl Buffer {
         if shared || self.headroom() < bytes.len() {
             return false;
         }
-        // SAFETY: The headroom was just checked, and no other descriptor may write to it.
+        // SAFETY: The headroom has room for `bytes`, and no clone may use it: both were checked
+        // above.
         unsafe { self.prepend(bytes) };
         true
     }
@@ -385,7 +385,7 @@ impl Buffer {
     ///
     /// # Safety
     ///
-    /// The [`headroom`](Self::headroom) has room for `bytes`, and no one else uses it.
+    /// The [`headroom`](Self::headroom) has room for `bytes`, and no clone may use it.
     #[inline]
     pub(super) unsafe fn prepend(&mut self, bytes: &[u8]) {
         let skb = self.as_ptr();
@@ -415,8 +415,9 @@ impl Buffer {
             return None;
         }
         let mut clone = self.try_clone(context)?;
-        // SAFETY: The headroom was just checked. The clone is the only one, and this buffer does
-        // not write to the headroom, since it has given up the right to it.
+        // SAFETY: The headroom has room for `header`, and there was no earlier clone: both were
+        // checked above. This buffer does not write to the headroom, since it has given up the
+        // right to it.
         unsafe { clone.prepend(header) };
         Some(clone)
     }
@@ -429,7 +430,8 @@ impl Buffer {
         if !self.takes(bytes.len()) {
             return false;
         }
-        // SAFETY: The tailroom was just checked, and no clone shares it.
+        // SAFETY: The tailroom has room for `bytes`, and no clone shares it: `takes` has checked
+        // both.
         unsafe { self.extend(bytes) };
         true
     }
@@ -438,11 +440,10 @@ impl Buffer {
     ///
     /// # Safety
     ///
-    /// The [`tailroom`](Self::tailroom) has room for `bytes`, and no other descriptor uses it.
+    /// The [`tailroom`](Self::tailroom) has room for `bytes`, and no clone uses it.
     #[inline(always)]
     pub(super) unsafe fn extend(&mut self, bytes: &[u8]) {
-        // SAFETY: By the caller's promise, the tailroom has room for `bytes`, and no other
-        // descriptor uses it.
+        // SAFETY: By the caller's promise, the tailroom has room for `bytes`, and no clone uses it.
         unsafe {
             ptr::copy_nonoverlapping(bytes.as_ptr(), self.end(), bytes.len());
             self.grow(bytes.len());
@@ -527,12 +528,12 @@ impl Buffer {
     #[inline]
     pub(crate) fn set_class(&mut self, sock: &RawSock, sender: Processor) {
         // SAFETY: The buffer is borrowed exclusively, and the socket is valid for the borrow. Three
-        // fields of the socket are read without its lock, as by the rest of the stack.
+        // fields of the socket are read without its lock, as in the rest of the stack.
         unsafe { bindings::skb_set_class(self.as_ptr(), sock.as_ptr(), sender.0) };
     }
 
-    /// Provides at least `headroom` bytes in front of the data that only this descriptor may write
-    /// to. Returns `false` if there is no memory.
+    /// Provides at least `headroom` bytes in front of the data. Only this `sk_buff`, and no clone,
+    /// may write to them. Returns `false` if there is no memory.
     #[cold]
     pub(super) fn make_headroom(&mut self, headroom: usize) -> bool {
         u32::try_from(headroom).is_ok_and(|headroom| {
@@ -550,7 +551,7 @@ impl Buffer {
 /// # Invariants
 ///
 /// The pointer is a valid `sk_buff` of which this value holds one reference. No one else changes
-/// its descriptor, and it is not charged to a socket's receive memory.
+/// the `sk_buff`, and it is not charged to a socket's receive memory.
 pub(crate) struct Skb(NonNull<bindings::sk_buff>);
 
 // SAFETY: A buffer is not tied to the CPU or task that allocated it.
@@ -800,8 +801,8 @@ impl Deref for Skb {
 impl DerefMut for Skb {
     #[inline]
     fn deref_mut(&mut self) -> &mut Buffer {
-        // SAFETY: By the invariant of `Skb`, the buffer is valid, and no one else changes its
-        // descriptor.
+        // SAFETY: By the invariant of `Skb`, the buffer is valid, and no one else changes the
+        // `sk_buff`.
         unsafe { Buffer::from_raw_mut(self.0.as_ptr()) }
     }
 }

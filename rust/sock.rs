@@ -66,7 +66,8 @@ pub(crate) trait Protocol: Sized + 'static {
     type Shared: Send + Sync;
     /// Data guarded by the socket lock.
     type State: Send;
-    /// The value that [`SockLists`](super::sock_list::SockLists) store with a socket.
+    /// The value that each socket has in [`SockLists`](super::sock_list::SockLists), stored beside
+    /// the socket's links.
     type Slot: Default + Send;
     /// Whether the protocol wakes writers itself. If so, a packet that leaves its device does not
     /// wake them (`SOCK_USE_WRITE_QUEUE`).
@@ -191,7 +192,7 @@ impl RawSock {
     /// Returns whether packets wait for the task that owns the socket.
     #[inline]
     pub(crate) fn has_backlog(&self) -> bool {
-        // SAFETY: The socket is valid, and the field is read in a single load, as by the core.
+        // SAFETY: The socket is valid. The field is read in a single load, as the core reads it.
         unsafe { !ptr::read_volatile(field!(self, sk_backlog.tail)).is_null() }
     }
 
@@ -213,7 +214,7 @@ impl RawSock {
     /// Returns the receive memory charged to the socket, in bytes.
     #[inline]
     pub(crate) fn receive_queued(&self) -> u32 {
-        // SAFETY: The socket is valid, and the field is read in a single load, as by the core.
+        // SAFETY: The socket is valid. The field is read in a single load, as the core reads it.
         unsafe { ptr::read_volatile(field!(self, sk_backlog.rmem_alloc.counter)).max(0) as u32 }
     }
 
@@ -797,8 +798,8 @@ impl<P: Protocol> NewChild<P> {
 
 impl<P: Protocol> Drop for NewChild<P> {
     fn drop(&mut self) {
-        // SAFETY: `sk_clone` locked the child. `self.sock` is dropped, and gives back its
-        // reference, only after this.
+        // SAFETY: `sk_clone` locked the child. The child is alive during this call, since the
+        // reference of `self.sock` is released only after `drop` returns.
         unsafe { bindings::bh_unlock_sock(self.sock.as_ptr()) };
     }
 }

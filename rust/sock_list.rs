@@ -30,13 +30,14 @@ use core::{
 ///
 /// [`of`](Self::of) always returns the same part of `sock`, which no other implementation returns.
 pub(crate) unsafe trait Link<P: Protocol>: Sized + 'static {
-    /// The value that lists store with a socket.
+    /// The value that each socket has in the lists, stored beside the links.
     type Slot: Default + Send;
     /// Returns the links of a socket.
     fn of(sock: &Sock<P>) -> &Links<P, Self>;
 }
 
-/// The links of lists that store the protocol's [`Slot`](Protocol::Slot) with a socket.
+/// The links for lists in which each socket has a value, the protocol's [`Slot`](Protocol::Slot),
+/// stored beside it.
 pub(crate) enum SlotLink {}
 /// The links of a listener's lists of its children.
 pub(crate) enum ChildLink {}

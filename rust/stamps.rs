@@ -104,7 +104,7 @@ impl Message<'_> {
     #[inline(never)]
     pub(crate) fn stamp_wish(&mut self, sock: &RawSock) -> Result<Wish> {
         let cookie = self.cookie(sock)?;
-        // SAFETY: The pointer is that of a borrowed `Cookie`, hence valid.
+        // SAFETY: The pointer comes from a borrowed `Cookie`, hence is valid.
         let (flags, chosen) = unsafe { ((*cookie.as_ptr()).tsflags, (*cookie.as_ptr()).ts_opt_id) };
         Ok(Wish {
             flags: flags & (STAGES | ENET_STAMP_NUMBERS | ENET_STAMP_CHOSEN),
@@ -116,7 +116,7 @@ impl Message<'_> {
 impl RawSock {
     #[inline]
     fn stamp_flags(&self) -> u32 {
-        // SAFETY: The socket is valid, and the field is read in a single load, as by the core.
+        // SAFETY: The socket is valid. The field is read in a single load, as the core reads it.
         unsafe { ptr::read_volatile(field!(self, sk_tsflags)) }
     }
 
@@ -178,7 +178,7 @@ impl RawSock {
 
     fn store_stamp_flags(&self, flags: u32) {
         // SAFETY: The field is an aligned word in a valid socket, and is written in a single store,
-        // as by the core.
+        // as in the core.
         unsafe { ptr::write_volatile(field!(self, sk_tsflags), flags) };
     }
 }

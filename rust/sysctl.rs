@@ -118,7 +118,7 @@ impl<N: Numbers> Root<N> {
         // The function reads none of its entries, since their number is 0.
         let header =
             unsafe { bindings::register_sysctl_sz(N::DIRECTORY.as_char_ptr(), &*table, 0) };
-        // INVARIANT: `header` was just registered with zero entries and this table.
+        // INVARIANT: The call above has registered `header` with zero entries and this table.
         Ok(Root {
             header: NonNull::new(header).ok_or(ENOMEM)?,
             _table: table,
@@ -174,9 +174,9 @@ unsafe impl<N: PerNamespace> PerNet for Directory<N> {
             entry.proc_handler = Some(handle::<N>);
             table.push(entry, GFP_KERNEL_ACCOUNT)?;
         }
-        // SAFETY: The namespace is valid, and so is its own directory tree, which the core removes
-        // only after this directory. The names are static. The table and the numbers have their own
-        // allocations, which do not move until `drop` has unregistered the table.
+        // SAFETY: The namespace is valid, and so is its own directory tree, since the core removes
+        // this directory before the tree. The names are static. The table and the numbers have
+        // their own allocations, which do not move until `drop` has unregistered the table.
         let header = unsafe {
             bindings::register_net_sysctl_sz(
                 net.as_ptr(),
@@ -185,8 +185,8 @@ unsafe impl<N: PerNamespace> PerNet for Directory<N> {
                 table.len(),
             )
         };
-        // INVARIANT: `header` was just registered with the entries of `table`, which point to
-        // `numbers`.
+        // INVARIANT: The call above has registered `header` with the entries of `table`, which
+        // point to `numbers`.
         Ok(Directory {
             header: NonNull::new(header).ok_or(ENOMEM)?,
             _numbers: numbers,
@@ -218,8 +218,8 @@ unsafe extern "C" fn handle<N: Numbers>(
     len: *mut usize,
     position: *mut i64,
 ) -> c_int {
-    // SAFETY: By the invariant of `Directory`, `data` points to the numbers. The directory is
-    // dropped only after this call.
+    // SAFETY: By the invariant of `Directory`, `data` points to the numbers. The core lets this
+    // call end before the directory is dropped.
     let (entry, numbers) = unsafe { (&*entry, &*(*entry).data.cast::<N>()) };
     let Some(&(_, file)) = N::FILES.get(entry.extra1.addr()) else {
         return EINVAL.to_errno();

@@ -71,7 +71,7 @@ impl Header {
 
     /// Returns how many of the `following` bytes after the header are payload. The rest is the
     /// checksum, if there is one, and padding to trim. Returns `None` if the frame is shorter than
-    /// the header claims; such a frame is dropped.
+    /// the header claims. The caller drops a frame that is too short.
     #[inline]
     pub fn payload_len(&self, following: usize) -> Option<usize> {
         let len = usize::from(self.len);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! Benchmarks of ESP's engine, without kernel and network. They measure the engine's part of the
-//! cost that `make bench` counts. The queues around the engine are those of `tests/testkit`.
+//! cost that `make bench` counts. The queues around the engine come from `tests/testkit`.
 
 // `criterion_group!` makes a function without a description.
 #![allow(missing_docs)]

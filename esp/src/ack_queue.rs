@@ -62,16 +62,17 @@ mod next_turn;
 mod shares;
 mod slot;
 
-/// The longest silence of the device, in nanoseconds, while an acknowledgement waits.
+/// While an acknowledgement waits, the next turn is given once the device has been silent for this
+/// long, in nanoseconds.
 ///
 /// The packets of the sender that has the turn begin to arrive one round trip after the turn. A
 /// longer gap than this counts as silence. At 6 Mbit/s, a full packet takes this time.
 pub const IDLE: Nanos = 2 * MILLISECOND;
 
-/// The longest time between two turns, in nanoseconds, while an acknowledgement waits, even if the
-/// sender that has the turn sends slowly.
+/// While an acknowledgement waits, the next turn is given at the latest this long after the
+/// previous one, in nanoseconds, even if packets of the sender that has the turn still arrive.
 ///
-/// This time is long enough for a burst of 21 full packets at 20 Mbit/s.
+/// At 20 Mbit/s, that sender can send a burst of 21 full packets in this time.
 pub const HOLD: Nanos = 20 * MILLISECOND;
 
 /// The maximum number of consecutive turns for which a waiting class may be passed over.

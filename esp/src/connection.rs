@@ -531,8 +531,8 @@ impl Connection {
         self.receiver.waits_for_room()
     }
 
-    /// Returns the size, in bytes, that the receive buffer should have to allow the window that the
-    /// path needs. Returns `None` if the present size suffices.
+    /// Returns how large the receive buffer must be, in bytes, for the window that the path needs.
+    /// Returns `None` if the buffer is large enough already.
     #[inline]
     pub fn wanted_room(&self) -> Option<u32> {
         self.receiver.wanted_room()

@@ -135,8 +135,8 @@ pub(super) struct Sender {
     resend_first: bool,
     /// The value of `high` at the last timeout, until `una` reaches it.
     recover: Option<Seq>,
-    /// The packet that was last sent while it was the first unacknowledged one, and the time at
-    /// which it was sent.
+    /// The most recent transmission of a packet at `una`: the packet's number, and the time at
+    /// which it was sent. `una` may have advanced since.
     una_sent_at: Option<(Seq, Nanos)>,
     timed: Option<Timed>,
     pause: Option<Pause>,

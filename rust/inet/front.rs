@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Operations on the TCP socket in front of a companion: they return the address at which it
-//! listens, return its state in order with other calls, and sleep on it.
+//! Operations on the TCP socket in front of a companion. They return the TCP socket's own address,
+//! read its state under its lock (which orders the reader with other calls), and sleep on its wait
+//! queue.
 //!
 //! C header: [`include/net/inet_sock.h`](srctree/include/net/inet_sock.h)
 

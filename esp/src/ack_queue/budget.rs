@@ -76,7 +76,8 @@ pub(in super::super) struct Samples {
     /// A rate measurement within a turn: the number of packets, their bytes on the wire, and the
     /// time that they took.
     pub(in super::super) train: Option<(u16, u32, Nanos)>,
-    /// The time from the turn to its first packet, and the least such time.
+    /// The time from the turn to its first packet, and the least time that any turn of the
+    /// connection took until its first packet.
     pub(in super::super) time: Option<(Nanos, Nanos)>,
 }
 

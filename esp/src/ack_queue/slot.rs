@@ -45,7 +45,7 @@ pub(super) struct Turn {
 /// The way in which a turn was given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Kind {
-    /// The turn was not given: the transmission was just announced.
+    /// No turn has been given yet: the transmission has only been announced.
     Announced,
     /// The turn was given at once, because no other connection waited. No round counts this turn.
     Immediate,

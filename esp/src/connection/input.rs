@@ -36,9 +36,10 @@ impl Connection {
         outcome
     }
 
-    /// Returns the header to pass to [`on_packets`](Self::on_packets) in place of a header that
-    /// [names packets](Header::names_missing): an acknowledgement, or ACK|RRQ if such requests were
-    /// not negotiated. Returns any other header unchanged.
+    /// Replaces the header of a request that [names packets](Header::names_missing), so that it can
+    /// be passed to [`on_packets`](Self::on_packets). Returns a plain acknowledgement if requests
+    /// that name packets were negotiated, and a request without names (ACK|RRQ) if not. Any other
+    /// header is returned unchanged.
     #[cold]
     #[inline(never)]
     pub fn without_names(&self, header: &Header) -> Header {

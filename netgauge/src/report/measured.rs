@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::summary::Summary;
 
-/// A pattern's results for one size. In JSON, the fields are among the fields of the row.
+/// A pattern's results for one size. In JSON, the fields of the variant stand directly in the
+/// object of the [`Row`](super::Row), not in an object of their own.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Measured {

@@ -17,7 +17,7 @@ use super::streams::{pair, Protocol, Way};
 use super::Context;
 use crate::wire::Endpoint;
 
-/// Bytes of the longest record that every host takes.
+/// Length, in bytes, of the longest record that is accepted by every host.
 const LONGEST: usize = 65_536;
 
 pub(super) const KIND: Kind = Kind {

@@ -55,7 +55,8 @@ impl Ring {
         plain
             .set_option(libc::SOL_PACKET, PACKET_TX_RING, &request)
             .context("PACKET_TX_RING")?;
-        // SAFETY: A new mapping overlaps no existing one; its length is that of the ring just made.
+        // SAFETY: A new mapping overlaps no existing one. It is as long as the ring that the option
+        // above has made.
         let memory = unsafe {
             libc::mmap(
                 ptr::null_mut(),

@@ -32,7 +32,8 @@ pub struct Faults {
     pub reorder: f64,
     /// Probability that one bit of a frame changes.
     pub corrupt: f64,
-    /// Whether a changed frame is discarded, as by the check sequence of a real Ethernet.
+    /// Whether a changed frame is discarded. A receiver on a real Ethernet discards it because the
+    /// frame check sequence is wrong.
     pub fcs: bool,
     /// The time that each frame takes to cross the wire.
     pub delay: Duration,

@@ -31,8 +31,8 @@ fn enet_switch(arguments: &[&str]) -> Result<String> {
 }
 
 impl Switch {
-    /// Makes a switch with this many hosts; `arguments` are those of `enet-switch up`. A switch
-    /// that a killed scenario left behind is removed first.
+    /// Makes a switch with this many hosts, and passes `arguments` to `enet-switch up`. If a killed
+    /// scenario has left a switch behind, that switch is removed first.
     ///
     /// # Errors
     /// If the program fails, with its message.

@@ -4,7 +4,7 @@
 //! those of a virtio-net driver.
 //!
 //! The kernel's threads move frames between these queues and a tap device, as they do for QEMU with
-//! `vhost=on`. Layouts and numbers are those of <linux/vhost.h> and <linux/virtio_ring.h>.
+//! `vhost=on`. Layouts and numbers are defined in <linux/vhost.h> and <linux/virtio_ring.h>.
 
 use std::fs::OpenOptions;
 use std::num::NonZeroUsize;

@@ -22,8 +22,9 @@ pub const NOTHING: [u8; 16] = [0; 16];
 pub struct Side<'a> {
     /// The two hosts, for operations that do not depend on the family.
     pub lab: &'a Lab,
-    /// The family of this side. A behaviour may ask for it only where the code cannot be the same,
-    /// and never to hide a difference.
+    /// The family of this side. The code of a behaviour (a test that runs once per family) may read
+    /// this field only where the families need different code, and never to hide a difference
+    /// between them.
     pub family: Family,
     kind: Kind,
 }

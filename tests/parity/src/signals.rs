@@ -116,7 +116,7 @@ impl Driven {
     pub fn new(socket: &Socket) -> Result<Self> {
         // SAFETY: All-zero bytes are a valid `sigset_t`; `sigemptyset` below initializes it.
         let mut set: libc::sigset_t = unsafe { zeroed() };
-        // SAFETY: The set is writable, and the numbers are those of signals.
+        // SAFETY: The set is writable, and the numbers are valid signal numbers.
         unsafe {
             libc::sigemptyset(&mut set);
             libc::sigaddset(&mut set, TELLING);

@@ -37,7 +37,7 @@ pub const PAYLOAD: u32 = 1448;
 /// All series with default offloads.
 pub const OTHERS: [Series; 5] = [TCP, UDP, RAW, EDP, ESP];
 
-/// A measurement of netgauge.
+/// A measurement that netgauge makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Topic {
     /// Dialogues.

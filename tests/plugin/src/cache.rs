@@ -52,7 +52,7 @@ pub struct Caches {
     second: Cache,
     /// Number of misses in the first level.
     pub first_misses: u64,
-    /// Number of misses in both levels.
+    /// Number of accesses to a line that missed in the first level and then in the second one too.
     pub second_misses: u64,
 }
 
@@ -87,7 +87,8 @@ impl Caches {
 mod tests {
     use super::*;
 
-    /// Returns how many of these accesses miss in the first level, and how many in both levels.
+    /// Returns how many of these accesses miss in the first level, and how many of these then miss
+    /// in the second level too.
     fn misses(caches: &mut Caches, addresses: impl IntoIterator<Item = u64>) -> (u64, u64) {
         let before = (caches.first_misses, caches.second_misses);
         for address in addresses {

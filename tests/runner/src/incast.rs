@@ -144,7 +144,7 @@ struct Cell {
     /// Goodput as a share of the port's rate.
     share: Spread,
     fairness: Spread,
-    /// Frames that the receiver's port dropped in all rounds.
+    /// Number of frames that the receiver's port dropped, summed over the rounds.
     drops: u64,
     marks: u64,
 }
@@ -259,7 +259,7 @@ pub struct Sample {
     pub share: f64,
     /// Number of rounds.
     pub rounds: u32,
-    /// Frames that the receiver's port dropped in all rounds.
+    /// Number of frames that the receiver's port dropped, summed over the rounds.
     pub drops: u64,
 }
 

@@ -168,7 +168,8 @@ fn stream(lab: &Lab) -> Outcome {
     a.ip("link del multi0\n")
 }
 
-/// Unread reports fill each socket's receive buffer, which takes some 20 MB in all.
+/// Unread reports fill each socket's receive buffer. The buffers of all sockets together take some
+/// 20 MB.
 fn left_behind(lab: &Lab) -> Outcome {
     if !has_etf()? {
         return Ok(());

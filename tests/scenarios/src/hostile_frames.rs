@@ -227,7 +227,8 @@ fn no_answer(lab: &Lab) -> Outcome {
 fn wild_resets(lab: &Lab) -> Outcome {
     let (client, server, wire) = victim(lab)?;
     let next = next_packet(&client, &server, &wire)?;
-    // Sends a reset after `sent` packets each way, `distance` away from the expected number.
+    // Sends a reset whose number is `distance` past the one that the server expects. Each end has
+    // sent `sent` packets since `next` was read.
     let reset = |sent: u16, distance: u16| {
         let reset = EspHeader {
             sequence: next.sequence.wrapping_add(sent).wrapping_add(distance),

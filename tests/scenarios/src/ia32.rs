@@ -175,7 +175,7 @@ impl Room {
     ) -> Result<()> {
         let address = self.put(value);
         let arguments = [level as u32, name as u32, address, value.len() as u32];
-        // SAFETY: `address` is that of `value.len()` bytes in the room.
+        // SAFETY: `address` points to `value.len()` bytes in the room.
         unsafe { self.call(number::SETSOCKOPT, socket, arguments) }.map(drop)
     }
 
@@ -235,7 +235,7 @@ impl Room {
     fn with_name(&mut self, number: u32, socket: &Socket, name: &[u8]) -> Result<()> {
         let address = self.put(name);
         let arguments = [address, name.len() as u32, 0, 0];
-        // SAFETY: `address` is that of `name.len()` bytes in the room.
+        // SAFETY: `address` points to `name.len()` bytes in the room.
         unsafe { self.call(number, socket, arguments) }.map(drop)
     }
 

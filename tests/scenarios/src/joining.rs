@@ -64,7 +64,8 @@ const TUNNELS: Ways = Ways {
     behind: 14 + 20 + 4,
 };
 
-/// A wire with a stream to its other end.
+/// A wire on which the test plays the stranger, and the header of the next packet that the stranger
+/// sends on its stream.
 struct Wire<'a> {
     tap: Tun,
     /// The address of the device below.

@@ -85,7 +85,7 @@ fn number_in(path: &str) -> Result<u32> {
     text.trim().parse().with_context(|| path.to_owned())
 }
 
-/// Returns whether `name` is that of a counter. Counters begin with a capital letter, and trace
+/// Returns whether `name` is the name of a counter. Counters begin with a capital letter, and trace
 /// events do not.
 fn is_counter(name: &str) -> bool {
     name.starts_with(|first: char| first.is_ascii_uppercase())

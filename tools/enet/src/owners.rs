@@ -38,7 +38,7 @@ impl Owner {
     }
 }
 
-/// Processes by the inode numbers of their sockets.
+/// Maps the inode number of each socket to the processes that have it open.
 #[derive(Debug, Default)]
 pub struct Owners(HashMap<u64, Vec<Owner>>);
 

@@ -29,7 +29,8 @@ pub const IPPROTO_ENET: i32 = 259;
 pub const ENET_INTERFACE_ANY: u32 = 0;
 
 /// Option of both protocols, `u32`, read and write: 1 if `MSG_ZEROCOPY` sends the user's pages
-/// without a copy and reports when they are free again. The number is that of `SO_ZEROCOPY`.
+/// without a copy and reports when they are free again. The number is the same as the number of
+/// `SO_ZEROCOPY`.
 pub const EP_SO_ZEROCOPY: i32 = 60;
 /// EDP option, `u32`: the largest datagram in bytes.
 pub const EDP_SO_MTU: i32 = 1;

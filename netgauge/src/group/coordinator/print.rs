@@ -226,12 +226,13 @@ fn group_table(report: &GroupReport, out: &mut dyn Write) -> io::Result<()> {
     }
     let mut lines = lines(report);
     lines.retain(|line| line.rest.row().is_some());
-    // Without a rate there are no shares. Columns of other patterns are hidden.
+    // The columns that only other patterns fill are hidden.
     let other = match rounds.name {
         "bisection" => &["total_bit_per_s", "worst_fairness", "median_fairness"][..],
         _ => &["bisection_bit_per_s"],
     };
     let is_shown = |name: &str| {
+        // The columns of shares are hidden if the rate, of which they are shares, is unknown.
         let share = name.ends_with("_share") && report.rate_bit_per_s.is_none();
         !share && !other.contains(&name) && !["congestion", "hosts", "error"].contains(&name)
     };

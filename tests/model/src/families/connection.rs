@@ -159,7 +159,7 @@ pub fn records(scale: Scale) -> Family {
     family("records", Sights::REQUEST | Sights::RESENT, cases)
 }
 
-/// Data in both directions: at once, in answer, and alternating.
+/// Cases with data in both directions: sent at the same time, sent in answer, or sent by turns.
 pub fn reverse(scale: Scale) -> Family {
     let mut cases = Vec::new();
     let two = Program::bytes(2);

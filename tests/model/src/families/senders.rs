@@ -98,7 +98,7 @@ pub fn order(scale: Scale) -> Family {
     )
 }
 
-/// The ACK queue with data in both directions, and with readers that make room late.
+/// Cases of the ACK queue: data in both directions at once, and readers that make room late.
 pub fn two_ways(scale: Scale) -> Family {
     let mut cases = Vec::new();
     let late = reads(Reader::Late(2 * MS), limited(2, Program::SILENT));

@@ -133,7 +133,7 @@ fn stream_ppoll_unblocks_a_signal(side: &Side<'_>, trace: &Trace) -> Outcome {
         // SAFETY: All-zero bytes are a valid `sigset_t`; `sigemptyset` below initializes it.
         let mut blocked: libc::sigset_t = unsafe { std::mem::zeroed() };
         let mut none = blocked;
-        // SAFETY: Both sets are writable, and the number is that of a signal.
+        // SAFETY: Both sets are writable, and the number is a valid signal number.
         unsafe {
             libc::sigemptyset(&mut none);
             libc::sigemptyset(&mut blocked);

@@ -41,9 +41,9 @@ pub struct Line {
     pub delay: Nanos,
     /// How often the ACK queue took the turn from a holder of the turn in the worst run.
     pub overruns: u32,
-    /// The number of drops in all runs.
+    /// The number of drops, summed over the runs.
     pub drops: u64,
-    /// Whether the other senders were done in all runs.
+    /// Whether the other senders were done in every run.
     pub complete: bool,
     /// The bound on `delay`, nanoseconds: each silent sender may hold the turn once and add a round
     /// trip.

@@ -106,8 +106,8 @@ struct State {
     ended: [Option<Instant>; 2],
 }
 
-/// How long after a cut an attempt to connect may still fail because of it. The attempt sends its
-/// six packets within 6.2 s, and then waits for an answer for about the same time.
+/// For this long after a cut, an attempt to connect may still fail because of the cut. The attempt
+/// sends its six packets within 6.2 s, and then waits for an answer for about the same time.
 const REFUSES: Duration = Duration::from_secs(30);
 
 /// How long after a long cut a program may still find a connection broken. A program that only

@@ -84,7 +84,7 @@ struct Figures {
     /// Number of broken connections, by errno.
     broken: BTreeMap<String, u64>,
     cuts: u64,
-    /// Number of objects in the module's slab caches, which are the sockets in all states.
+    /// Number of objects in the module's slab caches, which hold the sockets of every state.
     sockets: BTreeMap<String, u64>,
     #[serde(flatten)]
     memory: Memory,

@@ -15,7 +15,7 @@ const PORT: u16 = 3000;
 pub struct Exchanged {
     /// Number of connections, one after the other.
     pub connections: u64,
-    /// Number of bytes in both directions.
+    /// Number of bytes, summed over both directions.
     pub bytes: u64,
     /// Number of datagrams.
     pub datagrams: u64,

@@ -146,7 +146,7 @@ impl World {
         }
     }
 
-    /// Returns the frame without its VLAN tag, if the tag is that of the VLAN of b and the honest
+    /// Returns the frame without its VLAN tag, if the tag belongs to the VLAN of b and the honest
     /// host.
     pub fn without_honest_tag(mut frame: Vec<u8>) -> Vec<u8> {
         let tag = [[0x81, 0], HONEST_VLAN.to_be_bytes()].concat();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Finds the cause of missing answers in the evidence, and explains it.
+//! Infers from the evidence why answers are missing, and explains the cause.
 
 use std::fmt;
 use std::net::IpAddr;
