@@ -45,8 +45,8 @@ pub(crate) fn bindable(net: &Net, ifindex: u32, section: &rcu::Read) -> Result {
     }
 }
 
-/// Returns the interface to send through: `asked`, or the interface that the socket is tied to if
-/// `asked` is 0.
+/// Returns the interface to send through. This is `asked` or, if `asked` is 0, the interface to
+/// which the socket is tied.
 ///
 /// # Errors
 ///
@@ -68,8 +68,8 @@ pub(crate) fn outgoing(sock: &RawSock, bound: u32, asked: u32) -> Result<u32> {
     Ok(chosen)
 }
 
-/// Checks that the device that a socket is tied to still exists. Succeeds for `ifindex` 0, which
-/// stands for no device.
+/// Checks that a socket's device still exists. `ifindex` is the device to which the socket is tied.
+/// Succeeds for `ifindex` 0, which stands for no device.
 ///
 /// # Errors
 ///
@@ -85,7 +85,7 @@ pub(crate) fn present(net: &Net, ifindex: u32) -> Result {
         .ok_or(ENODEV)
 }
 
-/// Returns the MTU of the device that a socket is tied to. No read section is open on return, so
+/// Returns the MTU of the device to which a socket is tied. No read section is open on return, so
 /// the caller may wait for the socket's lock or for user memory.
 ///
 /// # Errors
@@ -105,8 +105,8 @@ pub(crate) fn note_departure() {
     DEPARTURES.fetch_add(1, Release);
 }
 
-/// Evidence that the device that a socket is tied to exists: the device's index, and the value of
-/// `DEPARTURES` at the last search that found the device.
+/// Evidence that a socket's device exists. It consists of the device's index, and of the value of
+/// `DEPARTURES` when a search last found the device.
 #[derive(Default)]
 pub(crate) struct DeviceGeneration(AtomicU64);
 

@@ -121,7 +121,7 @@ pub(crate) fn esp_probe_sent(sock: &Sock<Esp>, skb: &Buffer) {
     trace::esp_send_probe(sock.net(), Some(sock), &packet);
 }
 
-/// Reports a reset that is sent in answer to a packet that no socket receives.
+/// Reports a reset in answer to a packet that no socket receives.
 #[cold]
 pub(crate) fn esp_reset_sent(net: &Net, peer: &Address, header: &esp::Header) {
     counters(net).count(Statistic::EspOutResets);

@@ -18,9 +18,9 @@ static OPERATIONS: Operations<NetState> = Operations::new();
 static SETTINGS: sysctl::Operations<Settings> = sysctl::Operations::new();
 
 // SAFETY: Socket calls, packet handlers, the device listener, files under `/proc/net` and
-// `/proc/sys`, connections and timers ask for the state of a namespace. In `Enet`, the fields that
-// register the first four stand before the field that registers `NetState`, so these registrations
-// end before that of `NetState`. `end` ends the connections and their timers. A socket without a
+// `/proc/sys`, connections and timers ask for the state of a namespace. The first four are
+// registered by fields of `Enet` before the field for `NetState`, so their registrations end before
+// the registration of `NetState`. `end` ends the connections and their timers. A socket without a
 // connection does not ask for the state when it is freed.
 unsafe impl PerNet for NetState {
     fn operations() -> &'static Operations<Self> {
@@ -32,8 +32,8 @@ unsafe impl PerNet for NetState {
     }
 
     fn end(&self) {
-        // At module exit connections may remain whose descriptors are closed and whose peers have
-        // not closed yet.
+        // At module exit, connections may remain after their descriptors were closed, because their
+        // peers have not closed yet.
         socket::end_all(self);
     }
 }

@@ -33,7 +33,7 @@ pub(crate) struct NetState {
     pub(crate) edp_peers: Peers,
     /// ESP sockets that own a local port.
     pub(crate) esp_ports: Ports<Esp, PortLink>,
-    /// Key of the hash that chooses the port that is tried first for a destination.
+    /// Key of a hash. For a destination, the hash chooses the port to try first.
     pub(crate) port_secret: Secret,
     /// Key of the SYN cookies.
     pub(crate) cookie_secret: Secret,

@@ -49,7 +49,7 @@ statistics! {
     EspInCookies,
     /// Acknowledgements that had to wait for their turn in the ACK queue.
     EspAckQueueWaited,
-    /// Number of turns in the ACK queue that were taken from a holder that sent nothing.
+    /// Number of turns in the ACK queue that a holder lost because it sent nothing.
     EspAckQueueOverrun,
     /// Dropped: sent to a group, to another host, or by a group.
     EspInNotOurs,

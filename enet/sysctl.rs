@@ -31,8 +31,8 @@ const ROUND_TRIP_TIME: RangeInclusive<u32> = 10..=1_000_000;
 /// Range of `retransmission_time_min`, in microseconds: at least twice the delay of an
 /// acknowledgement that waits for data, and at most a second.
 const RETRANSMISSION_TIME_MIN: RangeInclusive<u32> = 2_000..=1_000_000;
-/// A value of `checksum`: the link speed of a connection's device decides whether it asks for
-/// checksums.
+/// A value of `checksum`: the link speed of a connection's device decides whether the connection
+/// asks for checksums.
 const BY_SPEED: u32 = 2;
 /// Link speed in Mbit/s from which on [`BY_SPEED`] selects checksums. At this speed, 16-bit
 /// sequence numbers wrap within less than 80 ms, and a frame may be delayed for longer.
@@ -229,8 +229,9 @@ impl Settings {
         self.mapped.load(Relaxed) != 0
     }
 
-    /// Applies the buffer sizes, if they were set, to a socket that no other context can reach yet:
-    /// a new socket, or a listener's child if the user did not set the listener's buffer sizes.
+    /// Applies the buffer sizes, if they were set, to a socket that no other context can reach yet.
+    /// This is a new socket, or a listener's child whose listener's buffer sizes were not set by
+    /// the user.
     pub(crate) fn limit_buffers(&self, sock: &RawSock) {
         let set = |buffer: &AtomicU32| Some(buffer.load(Relaxed)).filter(|&bytes| bytes != 0);
         sock.set_limits(set(&self.send_buffer), set(&self.receive_buffer));

@@ -20,7 +20,7 @@ use crate::{
     statistics::Statistic,
 };
 
-/// Handles a message for port 0. Its header is already removed from `skb`.
+/// Handles a message for port 0. The message's header is already removed from `skb`.
 ///
 /// # Errors
 ///
@@ -107,8 +107,8 @@ fn answer(
     Ok(())
 }
 
-/// Handles an answer to a query. Refuses an answer that this host has not asked for, or that does
-/// not come from the sender's port 0.
+/// Handles an answer to a query. Refuses an answer to no query of this host, and an answer from a
+/// port other than 0.
 fn learn(
     device: &Device,
     header: &Header,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The state that a network namespace keeps about queries, in bounded memory: the answers that
-//! other hosts have sent to this host's queries, and the rate limit for this host's own answers.
+//! The state of queries in a network namespace, in bounded memory. It consists of other hosts'
+//! answers to this host's queries, and of the rate limit for this host's own answers.
 
 use crate::net::errno::prelude::*;
 use crate::{
@@ -71,7 +71,8 @@ impl Peers {
         buckets.get_mut(place).map(|bucket| f(bucket, &peer, now))
     }
 
-    /// Returns the length in bytes of the largest datagram that `to` has reported that it accepts.
+    /// Returns the length in bytes of the largest datagram that `to` accepts, as `to` has reported
+    /// it.
     pub(super) fn largest(&self, to: &Address) -> Option<u16> {
         self.with(to.mac, to.ifindex, |bucket, peer, now| {
             bucket.largest(peer, now)
@@ -88,7 +89,7 @@ impl Peers {
     }
 
     /// Stores the answer that came from address `source` through `device`. Returns `false` if this
-    /// host has sent no query that matches the answer.
+    /// host has sent no matching query.
     pub(super) fn answer(
         &self,
         source: Mac,

@@ -44,8 +44,9 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// Returns how well a datagram for `port` from `source` and device `ifindex` matches: `None` if
-    /// the datagram is not for this socket, and larger values for more specific sockets.
+    /// Returns how well a datagram for `port` from `source` and device `ifindex` matches this
+    /// socket. Returns `None` if the datagram is not for this socket, and larger values for more
+    /// specific sockets.
     #[inline]
     pub(super) fn fitness(
         &self,

@@ -4,9 +4,9 @@
 //!
 //! ESP is tried if the peer is on the local Ethernet and has reported that it accepts mapped
 //! connections. Until the choice is certain, neither protocol serves calls, because the program is
-//! still connecting. If the peer refuses ESP, or does not answer for some round trips, the next
-//! call on the socket sends TCP's SYN: `connect`, `poll`, or another call that waits for the
-//! connection.
+//! still connecting. The peer may refuse ESP, or not answer for some round trips. Then the next
+//! call on the socket (`connect`, `poll`, or another call that waits for the connection) sends
+//! TCP's SYN.
 
 use super::{
     carriers::Carrier,
@@ -252,8 +252,8 @@ fn attempt<M: Mapped>(
 }
 
 /// Returns whether the connection of `plan` from port `own` is open already. ESP looks up
-/// connections by ports and Ethernet addresses, so the connection found may not be that of `plan`:
-/// it may be between other IP addresses, or not mapped.
+/// connections by ports and Ethernet addresses. So the connection that is found may be a different
+/// one than `plan` describes: it may be between other IP addresses, or not mapped.
 #[cold]
 fn has_connection(net_state: &NetState, own: u16, plan: &Plan) -> bool {
     softirq::disabled(|softirq| {

@@ -316,8 +316,8 @@ fn disconnect<'a>(
     const NOTHING: [u8; 16] = [0; 16];
     give_up(attempt);
     let result = Esp::connect(&call.on(companion), &NOTHING, true);
-    // `set_served` comes first: once the phase has changed, a call that does not lock the decision
-    // can find that TCP has the connection.
+    // `set_served` comes first, because a call may read the phase without locking the decision.
+    // Once the phase has changed, such a call finds that TCP has the connection.
     call.set_served(false);
     companion.record.set_phase(Phase::Tcp);
     call.set_asked(false);

@@ -97,8 +97,8 @@ pub(crate) struct Record {
 }
 
 impl Record {
-    /// Creates the state of a socket that TCP serves so far, or of a connection that ESP has
-    /// accepted.
+    /// Creates the state of a socket that TCP serves so far or, if `accepted`, of a connection
+    /// accepted over ESP.
     ///
     /// # Errors
     ///
@@ -140,8 +140,7 @@ impl Record {
         self.accepted
     }
 
-    /// Sets `told`, which states that `connect` has reported the connection. Returns whether it was
-    /// set before.
+    /// Sets `told`: `connect` has reported the connection. Returns whether it was set before.
     pub(super) fn tell(&self) -> bool {
         self.told.swap(true, Relaxed)
     }

@@ -5,8 +5,8 @@
 //! Two lists, whose links are in the children, hold them. So neither `listen` nor a received packet
 //! allocates memory for the queue, however large the backlog.
 //!
-//! The queue's lock is a leaf: a child or the listener takes it with its own socket lock held, and
-//! no socket is locked with the queue's lock held.
+//! The queue's lock is a leaf. A child or the listener takes it with its own socket lock held, but
+//! no socket is locked while the queue's lock is held.
 
 use crate::net::errno::prelude::*;
 use crate::net::{
@@ -70,8 +70,8 @@ pub(super) struct Queue<P: Offspring> {
 /// Maximum backlog; the kernel has already limited it to `net.core.somaxconn`.
 const MOST: usize = 65535;
 
-/// Returns the number of half-open or of established children that a backlog permits: as for TCP,
-/// one more than the backlog.
+/// Returns how many half-open children, and how many established children, a backlog permits. As
+/// for TCP, both limits are one more than the backlog.
 fn limit_for(backlog: u32) -> usize {
     (backlog as usize + 1).min(MOST)
 }

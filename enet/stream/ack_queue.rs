@@ -3,9 +3,9 @@
 //! The ACK queue: the order of the acknowledgements that open senders' windows (Treydte 2007).
 //!
 //! There is one queue per receiving device and namespace. The engine's [`esp::AckQueue`] decides
-//! the order; this module has the lists of waiting sockets. The queue's lock is a leaf: a socket
+//! the order; this module has the lists of waiting sockets. The queue's lock is a leaf. A socket
 //! takes it with the socket lock held, and [`serve`] releases the queue's lock before it gives a
-//! socket its turn. Turns are given in softirq context, after a packet or by the timer, never by a
+//! turn to a socket. Turns are given in softirq context, after a packet or by the timer, never by a
 //! task that owns another socket.
 
 use crate::net::errno::prelude::*;
@@ -432,8 +432,8 @@ impl<P: Scheduled> AckQueues<P> {
         Ok(queue)
     }
 
-    /// Returns whether a connection has asked for the device's queue. If none has, a connection
-    /// that asks later sees all changes that the caller made before this call.
+    /// Returns whether a connection has asked for the device's queue. If none has, connections that
+    /// ask later see all changes that the caller made before this call.
     pub(super) fn has(&self, ifindex: u32) -> bool {
         self.queues.lock().get(&ifindex).is_some()
     }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Used SYN cookies, which are recorded so that none of them makes a second connection.
+//! A record of used SYN cookies, so that no cookie makes a second connection.
 //!
 //! A copy of a client's first packet may arrive after its connection has ended. Each used cookie
-//! leaves a 32-bit mark in a table of fixed size, where it replaces the mark at the same index. A
-//! flood of clients that answer cookies therefore takes no memory, but shortens the time in which
-//! copies are recognized.
+//! leaves a 32-bit mark in a table of fixed size, where it replaces the mark at the same index. So
+//! a flood of clients with cookies takes no memory, but shortens the time in which copies are
+//! recognized.
 
 use crate::esp::cookie::MARKS;
 use crate::net::errno::prelude::*;

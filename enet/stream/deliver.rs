@@ -10,8 +10,8 @@ use crate::{
     skb_cb::{Piece, Unread},
 };
 
-/// A part of a record whose buffer takes more than this multiple of the part's length in memory is
-/// copied, so that the memory of a record is bounded like its length.
+/// A part of a record is copied if its buffer takes more memory than this multiple of the part's
+/// length. So the memory of a record is bounded like its length.
 const MOST_WASTE: u32 = 4;
 
 /// Capacity of the buffer for copied parts, in bytes.
@@ -135,7 +135,7 @@ fn payload(
     (skb, bytes)
 }
 
-/// Queues payload that is next in order: `bytes` of `skb`, which has a run of `count` packets with
+/// Queues the next payload in order: `bytes` of `skb`. The buffer has a run of `count` packets with
 /// `flags`.
 #[inline(never)]
 fn deliver_pieces(

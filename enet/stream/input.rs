@@ -104,8 +104,8 @@ impl Handler for Frames {
             .find(&key(header.dst, &peer), section);
         if sock.is_none() {
             // The options of a SYN are parsed again when the SYN is answered, and must not change
-            // in between. They may be in a page that another program can write to, so they are
-            // moved to the linear part, which belongs to the buffer.
+            // in between. Another program may be able to write to their page, so they are moved to
+            // the linear part, which belongs to the buffer.
             if header.opens() && !skb.gather(HEADER_LEN.saturating_add(len.min(OPTIONS_MAX))) {
                 return refuse(skb, device, DropReason::NoMemory);
             }
@@ -353,9 +353,9 @@ fn process(
     apply_outcome(esp, outcome, now)
 }
 
-/// Returns whether a packet lacks the checksum that it must have, or has one too late: checksums
-/// cannot begin once packets were sent that leave no room for a checksum if they are retransmitted.
-/// A SYN needs no checksum because its sender cannot know yet that this end uses checksums.
+/// Returns whether a packet lacks a required checksum, or has a checksum too late. Checksums cannot
+/// begin after packets were sent without room for one, because a retransmission would have no room
+/// for it. A SYN needs no checksum because its sender cannot know yet that this end uses checksums.
 #[cold]
 #[inline(never)]
 fn lacks_sum(connection: &mut Connection, skb: &Skb, header: &Header) -> bool {
@@ -544,9 +544,9 @@ fn answer(
     }
 }
 
-/// Returns the hash function for a listener's cookies. It depends on the kind of socket: if a
-/// listener for records and one for streams use the same port one after the other, neither accepts
-/// the other's cookies.
+/// Returns the hash function for a listener's cookies. It depends on the kind of socket. So if a
+/// listener for records and a listener for streams use the same port one after the other, neither
+/// accepts the other's cookies.
 fn cookie_hash(listener: &Sock<Esp>) -> impl Fn([u64; 3]) -> u64 + '_ {
     let kind = u64::from(listener.keeps_records()) << 63;
     move |[client, here, epoch]| {

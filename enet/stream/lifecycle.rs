@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The parts of an ESP connection's life that its engine does not know: the listener's queue that
-//! the connection is in, the error with which it ended, and its accounting as an orphan.
+//! The parts of an ESP connection's life outside its engine: the connection's place in a listener's
+//! queue, its final error, and its accounting as an orphan.
 
 use super::accept::{Offspring, SharedQueue};
 use crate::net::errno::prelude::*;

@@ -105,8 +105,8 @@ fn set_user_timeout(sock: &Sock<Esp>, millis: u32) -> Result {
     Ok(())
 }
 
-/// Sets `ESP_SO_USER_TIMEOUT` for a mapped socket. Since its program may ask for any time, sets the
-/// nearest valid time.
+/// Sets `ESP_SO_USER_TIMEOUT` for a mapped socket. The program may ask for any time, and gets the
+/// nearest valid one.
 pub(crate) fn adopt_user_timeout(sock: &Sock<Esp>, millis: u32) {
     let millis = match millis {
         0 => 0,

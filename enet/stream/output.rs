@@ -86,7 +86,7 @@ fn poll(connection: &mut Connection, now: u64) -> Option<Transmit> {
     engine.poll_transmit(now, sending)
 }
 
-/// Sends `first`, which [`poll`] returned, and then everything else that the engine wants sent.
+/// Sends `first`, which [`poll`] has returned, and then all the engine's further packets.
 #[inline]
 fn send_from(sock: &Sock<Esp>, connection: &mut Connection, first: Transmit, now: u64) {
     let section = rcu::Read::enter();
@@ -266,10 +266,10 @@ fn packet(device: &Device, header: &Header, payload: &[u8], mask: u32) -> Result
     whole.then_some(skb).ok_or(ENOBUFS)
 }
 
-/// Builds a SYN or SYN|ACK with this host's options: those for `device` and `config`, the ends of a
-/// mapped connection, the largest record, and a nonce. `crowded` reports that many connections send
-/// to this host. A mapped connection has no option for records, so all options fit into
-/// [`OPTIONS_MAX`](esp::OPTIONS_MAX), and the receiver reads them all.
+/// Builds a SYN or SYN|ACK with this host's options. They are the options for `device` and
+/// `config`, the ends of a mapped connection, the largest record, and a nonce. `crowded` is set if
+/// many connections send to this host. A mapped connection has no option for records, so all
+/// options fit into [`OPTIONS_MAX`](esp::OPTIONS_MAX), and the receiver reads them all.
 #[cold]
 fn opening(
     device: &Device,
@@ -332,8 +332,8 @@ pub(super) fn send_control(esp: &mut LockedEsp<'_>, header: Header) {
     }
 }
 
-/// Tells the peer that the connection has ended, from the address `from` under which the peer knows
-/// the device. `mask` is the mask of the packet's checksum.
+/// Tells the peer that the connection has ended. The peer knows the device by the address `from`.
+/// `mask` is the mask of the packet's checksum.
 pub(super) fn send_farewell(
     sock: &Sock<Esp>,
     device: &Device,

@@ -101,9 +101,10 @@ impl Unread {
         new & MAKE_ROOM != 0
     }
 
-    /// Returns whether poll reports the socket readable: at least as much data is unread as
-    /// `SO_RCVLOWAT` requires, or some is unread and no more may arrive. No more may arrive if the
-    /// receive buffer is half full, or if the peer has no window until the reader makes room.
+    /// Returns whether poll reports the socket readable. It is readable if at least `SO_RCVLOWAT`
+    /// bytes are unread. It is also readable if some bytes are unread and no more may arrive,
+    /// because the receive buffer is half full, or because the peer has no window until the reader
+    /// makes room.
     #[inline]
     pub(super) fn is_readable(&self, sock: &RawSock) -> bool {
         let unread = self.count() as usize;
@@ -134,9 +135,9 @@ impl Promise {
         self.granted.store(packets, Relaxed);
     }
 
-    /// Returns the memory in bytes that packets may always take while a task owns the socket. It is
-    /// a lower bound of [`backlog_limit`](Self::backlog_limit), whose exact value takes longer to
-    /// compute and is rarely needed.
+    /// Returns the memory in bytes that packets may always take while a task owns the socket. The
+    /// result is a lower bound of [`backlog_limit`](Self::backlog_limit). The exact value takes
+    /// longer to compute, and is rarely needed.
     #[inline]
     pub(super) fn least_backlog_limit(sock: &RawSock) -> u32 {
         let limit = sock.receive_limit();

@@ -234,7 +234,7 @@ impl Connection {
     }
 
     /// Arms the socket's timer if the engine needs it to expire earlier. A timer is not pushed
-    /// back, because that costs more than an early expiry, which is a no-op.
+    /// back: that would cost more than an early expiry, which is a no-op.
     #[inline]
     pub(super) fn arm(&mut self, sock: &Sock<Esp>, now: u64) {
         if self.armed <= self.engine.earliest_new_deadline(now) && !self.sending.is_corked() {
@@ -290,8 +290,8 @@ impl Chosen {
     }
 
     /// Returns whether a listener's connection has checksums if the peer does not ask for them. The
-    /// link speed does not matter here, because the peer's device is as fast as this host's, and
-    /// the peer has already taken the speed into account.
+    /// link speed does not matter here. The peer's device is as fast as this host's, and the peer
+    /// has already taken the speed into account.
     pub(super) fn sums(&self, settings: &Settings) -> bool {
         self.sums_at(settings, 0)
     }

@@ -182,8 +182,8 @@ impl Esp {
         let shared = sock.shared();
         peer.ifindex = outgoing(sock, shared.binding.ifindex(), peer.ifindex)?;
         // The removal of a device unlists it, then waits for readers, then searches for its
-        // connections. So the search does not miss a connection that was listed in the same read
-        // section in which the device was found.
+        // connections. So the search finds a connection if the connection was listed in the read
+        // section that found the device.
         let section = rcu::Read::enter();
         let device = Device::find(sock.net(), peer.ifindex, &section).ok_or(ENODEV)?;
         usable(device)?;
@@ -395,7 +395,7 @@ impl Operations for Esp {
         let mut esp = guard.locked();
         esp.add_shutdown(uapi::SHUTDOWN_MASK);
         // If unread bytes are discarded, or the program asked for a hard close, a reset tells the
-        // peer that not everything was received (RFC 2525, section 2.17, for TCP).
+        // peer about the loss (RFC 2525, section 2.17, for TCP).
         let hard = !esp.receive_queue().is_empty() || sock.linger() == Some(0);
         let state = sock.tcp_state();
         if hard || is_connecting(state) {

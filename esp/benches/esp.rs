@@ -86,8 +86,8 @@ impl Host for End {
 struct Pair {
     now: Nanos,
     ends: [End; 2],
-    /// For each end, the number of data packets that have arrived there (`delivered`), and the
-    /// number of its own packets that were acknowledged (`acked`).
+    /// For each end, `delivered` is the number of data packets that have arrived there, and `acked`
+    /// is the number of its own packets that the other end has acknowledged.
     delivered: [u32; 2],
     acked: [u32; 2],
 }
@@ -263,8 +263,8 @@ fn halves(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// Measures senders that have announced a transmission, request turns one after the other, and get
-/// their turns in that order.
+/// Measures senders with announced transmissions. They request turns one after the other, and get
+/// them in that order.
 fn ack_queue(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("esp/ack_queue");
     for (senders, hosts) in [(2_usize, 2_usize), (32, 32), (32, 1), (1_024, 1_024)] {

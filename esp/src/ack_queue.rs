@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The ACK queue: the order in which senders that share a bottleneck get the acknowledgements that
-//! open their windows (Treydte 2007).
+//! The ACK queue. It gives senders with a common bottleneck the acknowledgements that open their
+//! windows, one sender after the other (Treydte 2007).
 //!
 //! One [`AckQueue`] stands for one bottleneck, the receiving device. The queue counts and decides.
 //! The caller stores the connections that wait, in [`LISTS`] lists. Each list is first in, first
@@ -9,13 +9,13 @@
 //!
 //! * After each call of a connection's engine, and before the connection sends,
 //!   [`schedule`](AckQueue::schedule) returns the change that the caller makes to the lists.
-//! * Then, and at [`deadline`](AckQueue::deadline), the caller gives turns: as long as
-//!   [`next_turn`](AckQueue::next_turn) returns a turn, it removes the first connection from the
-//!   turn's list and [gives](NextTurn::give) the turn to that connection.
+//! * Then, and at [`deadline`](AckQueue::deadline), the caller gives turns. As long as
+//!   [`next_turn`](AckQueue::next_turn) returns a turn, the caller removes the first connection
+//!   from the turn's list. It [gives](NextTurn::give) the turn to that connection.
 //!
 //! Of `n` senders that have announced a transmission, `n - 1` wait and one sends. If that sender
-//! fell silent, the others would wait for ever. So the next connection gets a turn anyway when no
-//! packet has arrived at the device for [`IDLE`], or when no connection has left the lists for
+//! fell silent, the others would wait for ever. So the next connection gets a turn anyway in two
+//! cases: no packet has arrived at the device for [`IDLE`], or no connection has left the lists for
 //! [`HOLD`]. The connections that had the turn until then become *overdue*: they are not counted
 //! again until they ask for a turn. So a silent sender delays the others once, and not with every
 //! acknowledgement.
@@ -28,8 +28,8 @@
 //! * **Concurrent turns.** A first turn and a turn of a long transmission may be in progress at the
 //!   same time. So a short transmission delays the long ones by the time that its packets take, not
 //!   by a round trip. A port has no room for a third window in addition to unscheduled packets. So
-//!   the next concurrent turn waits until the connection that had the last concurrent turn has
-//!   asked for a turn again, until the device was silent for [`IDLE`], or until [`HOLD`] has
+//!   the next concurrent turn waits for one of three events: the connection with the last
+//!   concurrent turn asks for a turn again, the device was silent for [`IDLE`], or [`HOLD`] has
 //!   passed. After the first turn of a transmission that turns out long, [`IN_LINE`] short
 //!   transmissions get their first turns in line, not concurrently.
 //! * **Hosts.** In the last class each host has one turn per round, however many connections it
@@ -42,7 +42,7 @@
 //!   get turns concurrently with the turns of other hosts, until it has used some of these turns.
 //!
 //! The queue also shares [`UNSCHEDULED`] packets among the senders. While fewer granted packets are
-//! in flight than the queue's `budget` allows, it gives more turns at a time.
+//! in flight than the queue's `budget` allows, the queue gives more turns at a time.
 
 use super::connection::Connection;
 use super::timers::{Nanos, MILLISECOND};
@@ -65,8 +65,8 @@ mod slot;
 /// While an acknowledgement waits, the next turn is given once the device has been silent for this
 /// long, in nanoseconds.
 ///
-/// The packets of the sender that has the turn begin to arrive one round trip after the turn. A
-/// longer gap than this counts as silence. At 6 Mbit/s, a full packet takes this time.
+/// The packets of the sender that has the turn begin to arrive one round trip after the turn. A gap
+/// longer than `IDLE` counts as silence. At 6 Mbit/s, a full packet takes this time.
 pub const IDLE: Nanos = 2 * MILLISECOND;
 
 /// While an acknowledgement waits, the next turn is given at the latest this long after the
@@ -81,12 +81,12 @@ pub const PASSES: u8 = 3;
 /// Number of first turns that a host may have in advance, beyond its turn in each round.
 pub const CREDIT: u8 = 8;
 
-/// After the first turn of a transmission that turns out long, first turns are given in line until
-/// this many transmissions have ended in their first turns.
+/// A transmission may turn out long after its first turn. Then first turns are given in line, not
+/// concurrently, until this many transmissions have ended in their first turns.
 pub const IN_LINE: u8 = 8;
 
-/// Number of parts into which a turn is divided. A transmission that ends returns the parts of its
-/// last turn that it did not use.
+/// Number of parts into which a turn is divided. At its end, a transmission returns the unused
+/// parts of its last turn.
 pub(super) const PARTS: u8 = 16;
 
 /// Number of rounds that have a list. If a host has more waiting connections than this, the others
@@ -249,18 +249,17 @@ impl Demand {
         self != Demand::Nothing
     }
 
-    /// Returns whether the caller has to call [`AckQueue::schedule`]. It has to if the demand is
-    /// for a turn, and if the queue should count the connection but does not (`counted`), or the
-    /// reverse. While any connection of the device waits for its turn (`waits`), it always has to,
-    /// because each packet may make room in the budget.
+    /// Returns whether the caller has to call [`AckQueue::schedule`]. The call is needed if the
+    /// demand is for a turn, or if the demand and `counted` differ on whether the queue counts the
+    /// connection. The call is always needed while any connection of the device waits for its turn
+    /// (`waits`), because each packet may make room in the budget.
     #[inline]
     pub fn needs_schedule(self, counted: bool, waits: bool) -> bool {
         self.is_turn() || self.counts() != counted || waits
     }
 }
 
-/// The queue's answer to a connection's demand, and the change of the caller's
-/// lists that follows.
+/// The queue's answer to a connection's demand. It says how the caller has to change its lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Verdict {
@@ -404,8 +403,9 @@ impl AckQueue {
     }
 
     /// Gives a connection a new share of [`UNSCHEDULED`], and returns the number of packets in the
-    /// share: an equal part, or what the other shares leave if that is less. Unlike
-    /// [`schedule`](Self::schedule), this does not tell the connection of its share.
+    /// share. The share is an equal part, or the rest that the other shares leave if the rest is
+    /// smaller. Unlike [`schedule`](Self::schedule), this does not tell the connection of its
+    /// share.
     pub fn share(&mut self, slot: &mut Slot, now: Nanos) -> u16 {
         self.shares.give(&mut slot.share, now)
     }
@@ -611,8 +611,8 @@ impl AckQueue {
                 || (self.to_move > 0 && self.to_move().is_some()))
     }
 
-    /// Returns the list of the backlog whose head may get a place in a round: the current list or,
-    /// if that is empty, the list of newcomers.
+    /// Returns a list of the backlog. Its head may get a place in a round. This is the current list
+    /// or, if the current list is empty, the list of newcomers.
     #[inline]
     fn to_move(&self) -> Option<List> {
         let lists = [self.backlog(0), self.backlog(1)];

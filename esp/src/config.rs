@@ -27,7 +27,7 @@ pub struct Config {
     pub round_trip_time: u32,
     /// The minimum retransmission timeout, in microseconds.
     pub retransmission_time_min: u32,
-    /// The time, in milliseconds, for which a peer that owes an answer may be silent.
+    /// The time, in milliseconds, for which a peer may be silent while it owes an answer.
     pub user_timeout: u32,
     /// Whether the caller keeps packets behind a hole, and supports requests that name packets: see
     /// [`Outcome::keep`](super::Outcome::keep).
@@ -42,9 +42,9 @@ impl Default for Config {
             initial_ack_burst_length: 1,
             packets_to_ack: 10,
             round_trip_time: 200,
-            // This minimum covers several delayed acknowledgements, and the time in which a full
-            // buffer of 128 KiB is sent at 100 Mbit/s, because a packet that waits in such a buffer
-            // is not lost.
+            // This minimum covers several delayed acknowledgements. It also covers the time that a
+            // port needs to send a full buffer of 128 KiB at 100 Mbit/s, because a packet in this
+            // buffer is not lost.
             retransmission_time_min: 10_000,
             user_timeout: 15_000,
             selective: false,

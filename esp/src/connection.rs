@@ -18,21 +18,22 @@
 //! * There is no TIME-WAIT. The side that is last to acknowledge the other's FIN forgets the
 //!   connection. If that acknowledgement is lost, the FIN is retransmitted, finds no socket and is
 //!   answered with RST. So once the peer's FIN has arrived and ours was sent, a RST is a clean end
-//!   in two cases. In the first case, only our FIN is unacknowledged. In the second, the RST comes
-//!   from a host that does not know the connection ([`reset_for`](super::reset_for)) rather than
-//!   from a peer that gives up, and that host may have received everything. This is possible if we
-//!   have retransmitted or probed since our FIN was first sent. It is also possible if the RST
-//!   answers the FIN, which may have been duplicated, and no packet before the FIN: a host that
-//!   never had the data would have answered the data.
+//!   in two cases. In the first case, only our FIN is unacknowledged. In the second case, the
+//!   sender of the RST no longer knows the connection ([`reset_for`](super::reset_for)), and may
+//!   have received everything before. It may have done so if we have retransmitted or probed since
+//!   our FIN was first sent. It may also have done so if the RST answers the FIN (which may have
+//!   been duplicated) and no earlier packet. A host without our data would have answered the data
+//!   instead.
 //! * A packet whose acknowledgement number is out of bounds is dropped with its data. If such a
 //!   packet arrives instead of the answer to our SYN, it belongs to a connection that our side has
 //!   forgotten. As in TCP (RFC 9293, 3.10.7.3), it is then answered with RST.
-//! * A SYN whose number differs from the connection's may come from a host that was restarted. It
-//!   is answered with a challenge ACK (RFC 5961). A host that knows the connection ignores the
-//!   challenge. A host that does not know the connection answers with RST, which ends our
-//!   connection, and the host's next SYN finds the port free. This cannot loop: a host that answers
-//!   an empty packet expects a number beyond the packet's, and has sent everything that the packet
-//!   acknowledges. So the number of its answer is never older than the number that we expect.
+//! * A SYN whose number differs from the connection's may come from a restarted host. It is
+//!   answered with a challenge ACK (RFC 5961). A host that knows the connection ignores the
+//!   challenge. A host that does not know the connection answers with RST. The RST ends our
+//!   connection, so the host's next SYN finds the port free. Challenges and answers cannot loop. A
+//!   host answers an empty packet only if it expects a number beyond the packet's, and has sent
+//!   everything that the packet acknowledges. So the number of its answer is never older than the
+//!   number that we expect.
 //! * A connection whose socket is closed is an *orphan*. No process will read, so arriving data
 //!   ends the connection with a RST. The orphan waits only some seconds for the peer's FIN. Two
 //!   limits end it even if the peer answers. If the peer has room but acknowledges nothing, the
@@ -305,8 +306,8 @@ impl Connection {
         (self.rtt.smoothed(), timeout)
     }
 
-    /// Returns whether the write queue may grow: the stream has not ended, and a number is free.
-    /// Some 32,000 packets can be queued.
+    /// Returns whether the write queue may grow, that is, the stream has not ended, and a number is
+    /// free. Some 32,000 packets can be queued.
     #[inline]
     pub fn can_enqueue(&self) -> bool {
         matches!(
@@ -366,8 +367,8 @@ impl Connection {
         self.sender.is_paused()
     }
 
-    /// Returns the number that the packet `from` takes when the queue is [split again](Self::recut)
-    /// from there on. Numbers that were sent are not reused.
+    /// Returns the number that the packet `from` will have after the queue is [split
+    /// again](Self::recut) from there on. Numbers that were sent are not reused.
     pub fn number_behind(&self, from: Seq) -> Seq {
         self.sender.number_behind(from)
     }
@@ -382,7 +383,7 @@ impl Connection {
     }
 
     /// Withholds the last queued packet while `hold` is set. A send call that still copies, or one
-    /// with `MSG_MORE`, will queue more packets behind it, so this packet need not carry TXF.
+    /// with `MSG_MORE`, will queue more packets behind this packet, so it need not carry TXF.
     /// Release the packet before the send call sleeps, and soon enough for the peer, which waits
     /// for the data.
     #[inline]
@@ -413,16 +414,16 @@ impl Connection {
             && !self.liveness.has_probe()
     }
 
-    /// Returns whether a transmission of several packets that begins now should start with a packet
-    /// of [`SHORT`](super::ack_queue::SHORT) bytes, which is [sealed](Self::seal_last), because
-    /// many senders announce transmissions to the same receiver.
+    /// Returns whether a new transmission of several packets should start with a packet of
+    /// [`SHORT`](super::ack_queue::SHORT) bytes, which the caller [seals](Self::seal_last). It
+    /// should if many senders announce transmissions to the same receiver.
     #[inline]
     pub fn announces_short(&self) -> bool {
         self.sender.announces_short(&self.config)
     }
 
-    /// Returns whether bytes may be appended to the last queued packet (S5): it was never sent, and
-    /// no record ends with it.
+    /// Returns whether bytes may be appended to the last queued packet (S5), that is, the packet
+    /// was never sent, and no record ends with it.
     #[inline]
     pub fn last_takes_more(&self) -> bool {
         self.sender.last_takes_more()
@@ -571,9 +572,8 @@ impl Connection {
         self.receiver.flush();
     }
 
-    /// Returns the payload of the [request](super::Transmit::Request) that
-    /// [`poll_transmit`](Self::poll_transmit) has just returned: the packets that the request
-    /// names.
+    /// Returns the payload of the [request](super::Transmit::Request) from the last call of
+    /// [`poll_transmit`](Self::poll_transmit). The payload names the requested packets.
     pub fn named(&self) -> [u8; super::wire::MISSING_MOST] {
         self.receiver.named().0
     }
@@ -626,10 +626,10 @@ impl Connection {
         )
     }
 
-    /// Returns a time before which no timer that was started since the last call of
-    /// [`deadline`](Self::deadline) expires. Returns `now` if computing this time would cost more
-    /// than `deadline`. If the caller's own timer expires no later than the returned time, it need
-    /// not call `deadline`.
+    /// Returns a lower bound for the expiry of each timer that was started since the last call of
+    /// [`deadline`](Self::deadline). Returns `now` if computing this bound would cost more than
+    /// `deadline`. If the caller's own timer expires no later than the returned time, the caller
+    /// need not call `deadline`.
     #[inline]
     pub fn earliest_new_deadline(&self, now: Nanos) -> Nanos {
         let quiet = self.state == State::Established
@@ -645,7 +645,7 @@ impl Connection {
 
     /// Runs the timers that are due. `last_device_rx` is when a packet of any connection last
     /// arrived at the device. Packets for this connection may be queued behind packets of others in
-    /// the switch port, so the wait before a probe starts at that time, within limits.
+    /// the switch port. So the wait before a probe starts at `last_device_rx`, within limits.
     pub fn on_deadline(&mut self, last_device_rx: Nanos, now: Nanos) -> Outcome {
         let mut outcome = Outcome::default();
         self.receiver.note_arrival(last_device_rx);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! SYN cookies: a listener that keeps no state of a SYN still recognises a packet that answers its
-//! SYN|ACK.
+//! SYN cookies. With a cookie, a listener keeps no state of a SYN, and still recognises the answer
+//! to its SYN|ACK.
 //!
 //! The SYN|ACK's number is a hash of the connection's ends, the client's first number, a secret and
 //! the time. The client's next packet carries its first number and acknowledges the hash. Together,
@@ -9,8 +9,8 @@
 //! listener has such a number, so the listener need not know in advance which connections it will
 //! forget.
 //!
-//! The options of the SYN are forgotten. So only a client that speaks this version, accepts skips,
-//! and has a window of at most [`MOST_WINDOW`] gets a cookie: these facts hold for each connection
+//! The options of the SYN are forgotten. So a client gets a cookie only if it speaks this version,
+//! accepts skips, and has a window of at most [`MOST_WINDOW`]. These facts hold for each connection
 //! made from a cookie.
 //!
 //! Numbers have 16 bits, and so has the hash. A forged packet with data is taken for an answer once
@@ -139,10 +139,10 @@ impl Client {
         later.then_some(Answer::Later)
     }
 
-    /// Returns the mark of the cookie that answered `syn`, and that the client's first packet
-    /// `packet` acknowledges: an index in a table of [`MARKS`] entries, and a nonzero tag. The
-    /// caller stores the mark of a cookie that made a connection, so that the cookie makes no
-    /// second one.
+    /// Returns the mark of the cookie with which the listener answered `syn`, and which the
+    /// client's first packet, `packet`, acknowledges. The mark is an index in a table of [`MARKS`]
+    /// entries, and a nonzero tag. The caller stores the mark of a cookie that made a connection,
+    /// so that the cookie makes no second one.
     pub fn mark(
         &self,
         syn: &Header,

@@ -8,11 +8,11 @@
 //! same sources for tests on a simulated wire, and the kernel module builds them in. A panic there
 //! would be a kernel BUG, so no function here can panic.
 //!
-//! The protocol is that of Reinhardt 2006 with the flow control of Treydte 2007. Each file lists
-//! its choices where both theses are silent: [`connection`] for handshake, end and resets, `sender`
-//! for windows and retransmission, `receiver` for acknowledgements and requests, [`records`] for
-//! messages that keep their bounds, `timers` for liveness, [`ack_queue`] for the order of many
-//! senders.
+//! The protocol is defined in Reinhardt 2006, and its flow control in Treydte 2007. Each file lists
+//! its choices where both theses are silent. The files are [`connection`] (handshake, end and
+//! resets), `sender` (windows and retransmission), `receiver` (acknowledgements and requests),
+//! [`records`] (messages that keep their bounds), `timers` (liveness), and [`ack_queue`] (the order
+//! of many senders).
 
 #![cfg_attr(not(MODULE), no_std)]
 #![forbid(unsafe_code)]

@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Checksum masks. They make the checksum of a packet fail if the packet is from another wrap of
-//! the numbers, or from an earlier connection between the same ports.
+//! Checksum masks. With a mask, the checksum of a packet fails if the packet is from another wrap
+//! of the numbers, or from an earlier connection between the same ports.
 //!
-//! Numbers have 16 bits and wrap in 8 ms at 100 Gbit/s, so a late or repeated frame may carry the
-//! number that is expected next. If both ends of a connection sent a *nonce*, the connection's
-//! numbers have 32 bits, of which packets carry only the lower 16:
+//! Numbers have 16 bits and wrap in 8 ms at 100 Gbit/s. So a late or repeated frame may carry the
+//! next expected number. If both ends of a connection sent a *nonce*, the connection's numbers have
+//! 32 bits, of which packets carry only the lower 16:
 //!
 //! * Each end sends 32 random bits, its nonce, in its SYN or SYN|ACK. Each direction has a *key*,
 //!   which is computed from both nonces.
 //! * Each end counts how often the numbers of both directions have wrapped. An arriving number gets
-//!   the count with which its 32-bit value is nearest to that of the expected number.
+//!   the count that makes its 32-bit value nearest to the expected number's 32-bit value.
 //! * The *mask* is a bijection of the wraps of the sequence number and of the acknowledgement
 //!   number, 16 bits each, under the direction's key. Two packets of a connection have different
 //!   masks if one of these wraps differs.
-//! * The checksum on the wire is the exclusive or of the packet's CRC32c and its mask. So even a
-//!   host that does not know the connection can compute a packet's mask, and merge packets whose
-//!   masks are equal. Corruption is detected as well as without masks, because a CRC is linear.
+//! * The checksum on the wire is the exclusive or of the packet's CRC32c and its mask. So a host
+//!   can compute a packet's mask, and merge packets with equal masks, even without knowing the
+//!   connection. Corruption is detected as well as without masks, because a CRC is linear.
 //! * SYN and SYN|ACK have the mask 0. If one end sends no nonce, such as a listener that sends a
 //!   cookie, all packets have the mask 0.
-//! * The RST of a host that does not know the connection has the mask of the packet that it
-//!   answers. So the RST proves that its sender has seen that packet.
+//! * A host without the connection answers a packet with a RST, which gets the packet's own mask.
+//!   So the RST proves that its sender has seen the packet.
 
 use super::seq::Seq;
 use super::wire::{flags, Header};
@@ -113,8 +113,8 @@ impl Masks {
     }
 }
 
-/// The number of times that a direction's numbers have wrapped at a reference number, which only
-/// advances. It is the upper half of a 32-bit number whose lower half is a [`Seq`].
+/// A count of how often a direction's numbers have wrapped at a reference number, which only
+/// advances. The count is the upper half of a 32-bit number whose lower half is a [`Seq`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Wrapped(u16);
 

@@ -21,9 +21,9 @@
 //!   11       4  a nonce for the masks of checksums
 //! ```
 //!
-//! The types are shared with answers on EDP's port 0, which have more of them.
+//! Answers on EDP's port 0 use the same types, and more types in addition.
 //!
-//! A receiver skips unknown types. An option that is truncated, or whose length is not the listed
+//! A receiver skips unknown types. A truncated option, or one with a length other than the listed
 //! one, ends the list. If a side omits its payload limit or its window, the other side assumes the
 //! values that it uses itself. A side that omits one of the other options has no grants, records,
 //! capabilities or nonce.
@@ -184,7 +184,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// Returns the options that are assumed of a peer whose SYN was not kept.
+    /// Returns the options to assume of a peer whose SYN was not kept.
     pub fn forgotten() -> Self {
         Self {
             largest_payload: Some(COMMON_PAYLOAD),

@@ -104,8 +104,8 @@ impl Outcome {
 /// The write queue as the engine sees it.
 pub trait WriteQueue {
     /// Returns the TXS and TXF flags with which the packet `seq` was sent. In a connection with
-    /// records, also returns the flags of a packet that was not sent yet: TXS if a record begins
-    /// with the packet, TXF if a record ends with it.
+    /// records, `seq` may also be a packet that was not sent yet. Its flags are TXS if a record
+    /// begins with the packet, and TXF if a record ends with the packet.
     fn flags(&mut self, seq: Seq) -> u8;
 
     /// Returns the number of packets from `seq` on that can be sent as one run, at least 1. All of

@@ -62,7 +62,7 @@ impl PeerWindow {
         (self.span > 0).then_some(self.span)
     }
 
-    /// Sets the window that is granted by the acknowledgement that is sent now.
+    /// Sets the window that the acknowledgement sent now grants.
     #[inline]
     pub(super) fn grant(&mut self, window: Window) {
         self.advertised = Some(window);
@@ -104,7 +104,7 @@ impl PeerWindow {
         self.lease = self.lease.saturating_sub(packets);
     }
 
-    /// Notes that the sender stopped at this distance and continued after a probe that opened its
+    /// Notes that the sender stopped at this distance, and continued after a probe had opened its
     /// window. Returns whether the window may end there.
     pub(super) fn on_stop(&mut self, distance: u16) -> bool {
         let may_end = self.farthest <= distance;

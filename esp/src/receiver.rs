@@ -13,13 +13,14 @@
 //!   carry it, until the reader is about to sleep or [`ACK_DELAY`](super::timers::ACK_DELAY) has
 //!   passed. So a dialogue needs no empty acknowledgements. While the receiver is congested (R3),
 //!   both kinds are *withheld*.
-//! * While a transmission is announced, an acknowledgement that opens its window needs a *turn*,
-//!   which the caller gives ([`ack_queue`](super::ack_queue)). Data packets carry new
-//!   acknowledgement numbers unless the connection waits for a turn. Such a number does not replace
-//!   a turn: the connection still asks for the next one.
+//! * While a transmission is announced, an acknowledgement needs a *turn* to open the
+//!   transmission's window. The caller gives the turn ([`ack_queue`](super::ack_queue)). Data
+//!   packets carry new acknowledgement numbers unless the connection waits for a turn. Such a
+//!   number does not replace a turn: the connection still asks for the next one.
 //! * Receipt and permission are separate. A *hold* reports packets whose acknowledgement is
 //!   withheld or waits for its turn. The receiver sends a hold for the first and the last packet of
-//!   a transmission, which the sender would otherwise retransmit, and in answer to duplicates.
+//!   a transmission, because the sender would otherwise retransmit these packets. It also sends a
+//!   hold in answer to duplicates.
 //! * The receiver never drops a packet within one burst of the last advertised number for lack of
 //!   room. So a receive queue exceeds its limit by at most one burst. Of a larger burst, the
 //!   receiver keeps 64 packets, or as many as the limit holds, because a burst must not outgrow the
@@ -181,8 +182,8 @@ pub(super) struct Receiver {
     request: Request,
     /// The expected number when the last hole was requested.
     requested_at: Option<Seq>,
-    /// The range of numbers that was skipped last, until a packet is taken: the first skipped
-    /// number, and the number after the last one.
+    /// The range of numbers that was skipped last: the first skipped number, and the number after
+    /// the last one. `None` again once a packet is taken.
     skipped: Option<(Seq, Seq)>,
     /// Whether a packet was dropped for lack of room.
     dropped_for_room: bool,
@@ -426,8 +427,8 @@ impl Receiver {
         self.expected = next;
         self.note_seen(self.expected);
         self.requested_at = None;
-        // The sender has the answer to its skip, so a further skip with the same number would be
-        // from a different wrap of the numbers.
+        // The sender has the answer to its skip. A further skip with the same number would be from
+        // a different wrap of the numbers.
         self.skipped = None;
         if self.has_hole() {
             self.close_hole(packets, now);
@@ -526,14 +527,14 @@ impl Receiver {
         } else {
             Request::Hole
         };
-        // The packets that fill the hole will answer the request, and not the acknowledgement whose
-        // round trip is being measured.
+        // The packets that fill the hole will answer the request. They will not answer the
+        // acknowledgement for which `timed` measures the round trip.
         self.timed = None;
     }
 
-    /// Returns how many of `count` packets the receive queue takes: the packets that fit, and those
-    /// that were granted. The first packet's number is `distance` after the last advertised one,
-    /// and each packet adds `each` bytes to the queue.
+    /// Returns how many of `count` packets the receive queue takes. It takes the packets that fit,
+    /// and all packets that were granted. The first packet's number is `distance` after the last
+    /// advertised one, and each packet adds `each` bytes to the queue.
     #[inline]
     fn fitting(
         &mut self,
@@ -628,9 +629,9 @@ const fn flags_of_part(mut flags: u8, lacks_first: bool, lacks_last: bool) -> u8
     flags
 }
 
-/// Returns whether the receiver is congested (R3): the receive queue with `more` bytes added has no
-/// room for another burst of full packets, and more than a quarter of it is in use. An empty queue
-/// is never congested, whatever its limit.
+/// Returns whether the receiver is congested (R3) once `more` bytes are added to the receive queue.
+/// It is congested if the queue has no room for another burst of full packets, and more than a
+/// quarter of the queue is in use. An empty queue is never congested, whatever its limit.
 #[inline]
 fn is_congested(room: Room, more: u32, window: impl FnOnce() -> u16) -> bool {
     let queued = room.queued.saturating_add(more);

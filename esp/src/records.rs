@@ -3,8 +3,8 @@
 //! Records: messages that keep their bounds.
 //!
 //! Both ends of a connection with records announce them in their SYN or SYN|ACK; otherwise the
-//! connection is refused: see [`Connection::take_answer`]. Each record is one transmission: its
-//! first packet carries TXS, its last one TXF, and no others do.
+//! connection is refused: see [`Connection::take_answer`]. Each record is one transmission: only
+//! its first packet carries TXS, and only its last one TXF.
 //!
 //! * The write queue knows the bounds ([`WriteQueue::flags`]). The caller queues records whole, so
 //!   each one that begins also ends.
@@ -13,8 +13,8 @@
 //!   reader cannot make room. So it must be able to hold one record of the advertised length in
 //!   addition to its receive buffer.
 //! * Packets are taken in order, so no reassembly is needed. A peer breaks the rules if it sends
-//!   TXS within a record, data without TXS between two records, a record that is too long, or the
-//!   FIN within a record. Then the connection ends with a RST.
+//!   TXS or the FIN within a record, data without TXS between two records, or a record that is too
+//!   long. Then the connection ends with a RST.
 
 use super::config::Config;
 use super::connection::Connection;
@@ -113,7 +113,7 @@ impl Connection {
 
     /// Processes the record bounds of the `bytes` that [`Outcome::deliver`] says to queue, from a
     /// run of `count` packets with `header_flags`. Returns the position of these bytes in their
-    /// record, or `None` if the peer broke the rules. In that case nothing is to be queued, and the
+    /// record. Returns `None` if the peer broke the rules: then nothing is to be queued, and the
     /// connection has failed.
     pub fn take_part(
         &mut self,

@@ -27,14 +27,14 @@
 //! * The FIN is not part of the queue. It takes the number after the last packet and obeys the same
 //!   window.
 //! * The retransmission timer retransmits the first unacknowledged packet, not the last one with
-//!   TXS or TXF. A receiver that has this packet answers with the number that it expects; a
-//!   receiver that lacks the packet gets exactly what it needs. Until everything outstanding at the
-//!   timeout is acknowledged, a partial acknowledgement makes the sender go back, like a request,
-//!   and a partial hold makes it retransmit the next packet at once. So a row of lost messages
-//!   costs one timeout, not one each.
+//!   TXS or TXF. If the receiver has this packet, its answer carries the number that it expects. If
+//!   it lacks the packet, it gets exactly the packet that it needs. The timeout remains in effect
+//!   until everything that was outstanding is acknowledged. Until then, a partial acknowledgement
+//!   makes the sender go back, like a request, and a partial hold makes it retransmit the next
+//!   packet at once. So a row of lost messages costs one timeout, not one each.
 //! * Packets that were never sent may be split again at any time, and take new numbers. Packets
-//!   that were sent may be split again only once the receiver has skipped their numbers: the
-//!   receiver rejects these numbers from then on, and reports which packets it had received. See
+//!   that were sent may be split again only once the receiver has skipped their numbers. From then
+//!   on the receiver rejects these numbers. It reports which of the packets it had received. See
 //!   [`Pause`].
 
 use super::config::Config;
@@ -243,8 +243,8 @@ impl Sender {
         self.una != self.high
     }
 
-    /// Returns whether the peer owes an acknowledgement, either of packets that were sent or one
-    /// that opens the window for packets that wait.
+    /// Returns whether the peer owes an acknowledgement, either for packets in flight or to open
+    /// the window for waiting packets.
     #[inline]
     pub(super) fn awaits_peer(&self) -> bool {
         self.is_outstanding() || self.is_blocked()
@@ -260,14 +260,14 @@ impl Sender {
     }
 
     /// Returns whether the peer may have received everything before it forgot the connection. The
-    /// peer's RST answers the packet before the number `behind`; `is_data` is false if the answered
-    /// packet may be an empty one that was sent after the last packet.
+    /// peer's RST answers the packet before the number `behind`. `is_data` is false if the RST may
+    /// also answer an empty packet that was sent after the last packet.
     pub(super) fn may_be_forgotten(&self, behind: Seq, is_data: bool) -> bool {
         self.repeated || (is_data && self.has_sent_fin() && behind == self.high)
     }
 
-    /// Returns whether a RST that acknowledges `behind`, from a host without this connection, may
-    /// answer one of our packets: a probe, the last packet, or a packet between them.
+    /// Returns whether a RST from a host without this connection may answer one of our packets: a
+    /// probe, the last packet, or a packet between them. The RST acknowledges `behind`.
     pub(super) fn may_be_answered(&self, behind: Seq) -> bool {
         let probe = self.una.sub(1);
         probe.distance(behind) <= probe.distance(self.high)
@@ -428,9 +428,9 @@ impl Sender {
         self.resend_first = true;
     }
 
-    /// Returns whether an acknowledgement number is within the packets that were sent, and not
-    /// before the last one that opened a window. Data packets repeat the number that last opened a
-    /// window while the receiver withholds a later one.
+    /// Returns whether an acknowledgement number is within the packets that were sent. It must not
+    /// be before the last acknowledgement number that opened a window. Data packets repeat the
+    /// number that last opened a window while the receiver withholds a later one.
     #[inline]
     pub(super) fn is_acceptable(&self, ack: Seq) -> bool {
         let advance = self.window_start.distance(ack);

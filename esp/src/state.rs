@@ -2,8 +2,8 @@
 
 //! A connection's states, and how it fails.
 
-/// The states of TCP (RFC 9293, 3.3.2) without LISTEN, which only a listener has, and without
-/// TIME-WAIT, which this protocol does not have.
+/// The states of TCP (RFC 9293, 3.3.2), without LISTEN and TIME-WAIT. Only a listener is in LISTEN,
+/// and this protocol has no TIME-WAIT.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum State {
     /// The connection is not yet open, or is over.

@@ -38,10 +38,10 @@ pub(super) const MICROSECOND: Nanos = 1_000;
 pub(super) const MILLISECOND: Nanos = 1_000_000;
 pub(super) const SECOND: Nanos = 1_000_000_000;
 
-/// The time, in nanoseconds, for which the last acknowledgement of a transmission, which opens no
-/// window, waits for data to carry it. A hundred dialogues, one after the other, take less time
-/// than this. The delay is well below the minimum retransmission timeout of 10 ms, after which a
-/// sender assumes that its last packet was lost.
+/// The last acknowledgement of a transmission opens no window. It waits for this time, in
+/// nanoseconds, for data to carry it. A hundred dialogues, one after the other, take less time. The
+/// delay is well below the minimum retransmission timeout of 10 ms, after which a sender assumes
+/// that its last packet was lost.
 pub(super) const ACK_DELAY: Nanos = 4 * MILLISECOND;
 
 /// Retransmission timeout before the first measured round trip.
@@ -49,12 +49,12 @@ pub(super) const RETRANSMIT_INITIAL: Nanos = 200 * MILLISECOND;
 /// Upper bound of the retransmission timeout; the lower bound is configured.
 pub(super) const RETRANSMIT_MAX: Nanos = 2 * SECOND;
 
-/// Minimum time after which a sender probes a closed window if everything that it sent is
-/// acknowledged. The packet that opened the window may be lost.
+/// Minimum time after which a sender probes a closed window if all its packets are acknowledged.
+/// The packet that opened the window may be lost.
 pub(super) const WINDOW_PROBE_MIN: Nanos = 50 * MILLISECOND;
 
-/// The time for which a frame may be in flight, including queues of switches. A sender whose
-/// packets became too large, and whose peer does not support skips, waits this long.
+/// The time for which a frame may be in flight, including queues of switches. If a sender's packets
+/// became too large, and its peer does not support skips, the sender waits this long.
 pub(super) const FRAME_LIFE: Nanos = 500 * MILLISECOND;
 
 /// Timeout of the first SYN and SYN|ACK.
@@ -172,11 +172,11 @@ impl Pace {
 
 /// Distinguishes a dead peer from a slow one.
 ///
-/// Retransmission cannot do this: a sender with a full window and a receiver between two packets
-/// wait for the peer and send nothing on their own. So the time of silence itself is measured, and
-/// the peer is probed after [`Pace::interval`]. The limit is a number of probes rather than a time,
-/// because after a suspend the first timers see a long silence. A peer that answers is alive,
-/// however long it keeps its window closed.
+/// Retransmission cannot do this, since an end may wait for its peer and send nothing on its own. A
+/// sender with a full window does so, and so does a receiver between two packets. So the time of
+/// silence itself is measured, and the peer is probed after [`Pace::interval`]. The limit is a
+/// number of probes rather than a time, because after a suspend the first timers see a long
+/// silence. A peer that answers is alive, however long it keeps its window closed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Liveness {
     /// The time when the silence began.

@@ -42,17 +42,18 @@ pub mod flags {
 }
 
 /// The flags of a hold, an empty packet that acknowledges receipt and opens no window. The sender
-/// of the data need not keep or retransmit the acknowledged packets, but sends new ones only after
-/// the receiver has a turn or room. Without payload and `RRQ`, `TXS` has no other meaning.
+/// of the data need not keep or retransmit the acknowledged packets. It sends new packets only
+/// after the receiver has a turn or room. Without payload and `RRQ`, `TXS` has no other meaning.
 pub(super) const HOLD: u8 = flags::ACK | flags::TXS;
 
 /// The flags of an empty packet that acknowledges, opens the window and sets the window's size. The
 /// packet's length field holds a [`Grant`]. No other packet with a length has these flags.
 pub(super) const GRANT: u8 = flags::ACK | flags::RRQ | flags::TXF;
 
-/// The flags of a skip, an empty packet whose sender skips numbers: from the first unacknowledged
-/// number, which the length field holds, up to the packet's sequence number. Packets with these
-/// numbers that have not arrived will never be sent again.
+/// The flags of a skip, an empty packet whose sender skips numbers. The length field holds the
+/// first skipped number, which is the first unacknowledged one. The packet's sequence number is the
+/// number after the last skipped one. If a packet with a skipped number has not arrived, it will
+/// never be sent again.
 pub(super) const SKIP: u8 = flags::ACK | flags::RRQ | flags::TXS | flags::TXF;
 
 /// The flags of an empty packet that answers a skip. The packet has the sequence number of the
@@ -131,9 +132,9 @@ impl Header {
         bytes
     }
 
-    /// Returns the number of the `following` bytes after the header that are payload; the rest is
-    /// padding to trim. Returns `None` if the frame is shorter than the header claims; such a frame
-    /// is dropped.
+    /// Returns how many of the `following` bytes after the header are payload. The rest is padding
+    /// to trim. Returns `None` if the frame is shorter than the header claims. The caller drops a
+    /// frame that is too short.
     #[inline]
     pub fn payload_len(&self, following: usize) -> Option<usize> {
         let len = usize::from(self.payload());
@@ -323,8 +324,10 @@ impl Header {
         self.len == 0 && self.flags == HOLD
     }
 
-    /// Returns whether no sender forms such a packet: a SYN, FIN or RST combined with each other or
-    /// with a request, a FIN or RST with payload, a request or a FIN without an acknowledgement, or
+    /// Returns whether no sender forms such a packet.
+    ///
+    /// A packet is malformed if it combines SYN, FIN and RST with each other or with a request, or
+    /// if it is a FIN or RST with payload. So is a request or a FIN without an acknowledgement, and
     /// a packet without flags and payload. A SYN's payload is its [options](super::options).
     #[inline]
     pub(super) const fn is_malformed(&self) -> bool {
@@ -339,14 +342,14 @@ impl Header {
     }
 }
 
-/// Returns the RST that answers a packet for which there is no socket; `None` for a RST, which is
-/// never answered.
+/// Returns the RST that answers a packet without a socket; `None` for a RST, which is never
+/// answered.
 ///
 /// As in TCP (RFC 9293, 3.10.7.1), the RST carries numbers that the peer accepts. The RST's
 /// sequence number is the packet's acknowledgement number. If the packet has no acknowledgement
-/// number, the RST's sequence number is 0, and the RST acknowledges the packet. So in a connection
-/// a RST with ACK comes from a peer that gives up the connection, and a RST without ACK from a host
-/// that does not know the connection. The RST has a checksum if the packet had one.
+/// number, the RST's sequence number is 0, and the RST acknowledges the packet. So in a connection,
+/// a RST with ACK means that the peer gives up the connection. A RST without ACK means that its
+/// sender does not know the connection. The RST has a checksum if the packet had one.
 #[inline]
 pub fn reset_for(header: &Header) -> Option<Header> {
     if header.has(flags::RST) {

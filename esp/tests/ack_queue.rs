@@ -92,8 +92,8 @@ impl Device {
         self.left.iter().filter(|left| **left == id).count()
     }
 
-    /// Makes senders request turns, one after the other: all that have an announced transmission
-    /// and do not wait.
+    /// Makes senders request turns, one after the other: each sender with an announced transmission
+    /// that does not wait yet.
     fn take_turns(&mut self, rounds: usize, now: Nanos) {
         for _ in 0..rounds {
             for id in 0..self.slots.len() {
@@ -206,8 +206,8 @@ fn only_one_first_turn_is_concurrent() {
     assert_eq!(device.left, [2]);
     device.announce(2, false, 0);
     assert_eq!(device.left, [2, 3]);
-    // A sender that falls silent in a first turn delays the first turns of the others by `IDLE`,
-    // like a sender that falls silent in any other turn.
+    // If a sender falls silent in a first turn, it delays the first turns of the others by `IDLE`.
+    // The delay is the same as in any other turn.
     device.begin(2, 0);
     device.serve(IDLE - 1);
     assert_eq!(device.turns(2), 1);

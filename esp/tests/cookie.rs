@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! SYN cookies: the packets that a listener without state accepts as an answer to its SYN|ACK, and
-//! the connections that result.
+//! Tests of SYN cookies: which packets a listener without state accepts as an answer to its
+//! SYN|ACK, and which connections result.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 

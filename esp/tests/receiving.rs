@@ -119,7 +119,7 @@ fn a_lost_tail_is_found_by_the_timers_probe() {
     pair.assert_intact();
 }
 
-/// Returns the probes that B has sent for the packet that it expects. B must not have sent data.
+/// Returns the probes that B has sent for its next expected packet. B must not have sent data.
 fn probes(pair: &Pair) -> Vec<Header> {
     let conn = pair.sides[B].conn.as_ref().expect("a connection");
     let next = conn.first_unacked();

@@ -373,8 +373,7 @@ fn an_aborted_connection_keeps_nothing() {
     assert!(!pair.sides[B].conn().keeps());
 }
 
-/// Returns a pair whose sender A has packets in flight, for tests that send unprovoked requests to
-/// A.
+/// Returns a pair whose sender A has packets in flight. Tests send unprovoked requests to A.
 fn sender() -> Pair {
     let mut pair = selective();
     pair.cut(A);

@@ -6,7 +6,7 @@ use esp::ack_queue::SHORT;
 use esp::{flags, Config};
 use esp_testkit::pair::*;
 
-/// Returns a pair whose side B advertises that many connections send to it, if `crowded`.
+/// Returns a pair. If `crowded` is set, side B advertises that it has many senders.
 fn pair(crowded: bool, config: Config) -> Pair {
     let mut pair = Pair::with_config(config);
     for side in &mut pair.sides {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Hosts whose parameters differ: the sender's window is smaller than the number of packets after
-//! which the receiver acknowledges.
+//! Tests of hosts with different parameters. The sender's window is smaller than the number of
+//! packets after which the receiver acknowledges.
 
 use esp::Config;
 use esp_testkit::pair::*;
 
-/// Returns a pair whose sender has a window of `burst` and whose receiver acknowledges every
-/// `to_ack` packets.
+/// Returns a pair. Its sender has a window of `burst`, and its receiver acknowledges every `to_ack`
+/// packets.
 fn unequal(burst: u16, to_ack: u16) -> Pair {
     let mut pair = Pair::new();
     pair.sides[A].config = Config {

@@ -7,9 +7,9 @@
 //! clone of it is sent with a header in front. A longer message goes to a *store*, a buffer that
 //! has many packets in pages. If all packets of a store are sent at once, a clone of the store is
 //! sent. Any other transmission, of one packet or of a run of packets, is a view of the store's
-//! pages. All packets of a store except the last have the same size. Only the first packet of a
-//! store can have `TXS` and only the last can have `TXF`, because nothing is appended to a store
-//! whose last packet was sent.
+//! pages. All packets of a store except the last have the same size. Nothing is appended to a store
+//! once its last packet was sent. So only the first packet of a store can have `TXS`, and only the
+//! last can have `TXF`.
 
 use crate::net::errno::prelude::*;
 use crate::{
@@ -45,14 +45,14 @@ const MOST_SPARES: u16 = 32;
 /// Maximum number of packets in a write queue, as in the engine's `can_enqueue`.
 const MOST_QUEUED: u16 = 0x7ffd;
 
-/// A device that needs this much headroom is assumed to be a tunnel, which adds at least Ethernet
-/// and IP headers to ours. Packets for a tunnel are not sent as clones: on the same machine, the
-/// kernel passes clones and other buffers to the tunnel's receiver in two different ways, and
-/// frames that take one way overtake frames that take the other.
+/// A device that needs this much headroom counts as a tunnel, since a tunnel adds at least Ethernet
+/// and IP headers to ours. Packets for a tunnel are not sent as clones. If the tunnel's receiver is
+/// on the same machine, the kernel passes clones and other buffers to it in two different ways, and
+/// frames on one way overtake frames on the other.
 const TUNNEL_HEADROOM: usize = 64;
 
-/// Maximum payload bytes of packets in one buffer. With all headers, including those of a tunnel
-/// with options and tags, the packets stay below 65,536 bytes, the limit of devices
+/// Maximum payload bytes of packets in one buffer. With all headers, including the headers of a
+/// tunnel with options and tags, the packets stay below 65,536 bytes. This is the limit of devices
 /// (`gso_ipv4_max_size`) and of the length in an outer IP header. A store has at most this many
 /// bytes, unless a single packet has more, so a store can be sent whole.
 const MOST_IN_RUN: usize = 65_536 - 128;
@@ -152,8 +152,8 @@ pub(crate) struct Sending {
     skb_pool: SkbPool,
     /// Pages of stores, which are reused once no packet refers to them.
     pages: PageRing,
-    /// The time at which the packet that `MSG_MORE` holds back is sent anyway; `u64::MAX` if no
-    /// packet is held back.
+    /// `MSG_MORE` holds a packet back until this time at the latest; `u64::MAX` if no packet is
+    /// held back.
     corked_until: u64,
     /// Payload bytes of a full packet: the smaller of `device_payload` and `peer_payload`, less the
     /// checksum.
@@ -200,7 +200,7 @@ impl Sending {
         self.processor
     }
 
-    /// Stores the headroom that `device` needs, and the number of packets that it accepts at once.
+    /// Stores how much headroom `device` needs, and how many packets it accepts at once.
     #[inline]
     pub(super) fn note_device(&mut self, device: &Device) {
         self.headroom = device.headroom();
@@ -259,8 +259,8 @@ impl Sending {
         self.corked_until != u64::MAX
     }
 
-    /// Returns the time at which a packet that is held back is sent anyway; `u64::MAX` if no packet
-    /// is held back.
+    /// Returns the latest time until which a packet is held back; `u64::MAX` if no packet is held
+    /// back.
     #[inline]
     pub(super) fn corked_until(&self) -> u64 {
         self.corked_until
@@ -352,8 +352,8 @@ impl Sending {
         if is_store(last) {
             return fill(sock, &mut self.pages, last, engine, msg, rest);
         }
-        // A packet that was split may share its bytes with a clone that was sent before. A message
-        // whose bytes stay in place goes to a new store.
+        // After a split, a packet may share its bytes with an earlier clone that was sent. A
+        // message whose bytes stay in place goes to a new store.
         if last.is_cloned() || msg.is_in_place() {
             return Ok(0);
         }
@@ -421,8 +421,7 @@ impl Sending {
         rest: usize,
     ) -> Result<usize> {
         let take = rest.min(self.mss as usize);
-        // A packet that cannot be sent at once gets room for bytes that later calls may append to
-        // it.
+        // If the packet cannot be sent at once, it gets room for the bytes of later calls.
         let size = if engine.last_is_unsent() && !ends_record(msg) {
             self.mss as usize
         } else {
@@ -488,8 +487,8 @@ impl Sending {
         // If a device, or a receiver on this host, still holds an earlier transmission, the kernel
         // copies the data for this clone.
         //
-        // A single branch finds that a packet has neither checksum nor timestamp, which is the case
-        // for most packets.
+        // A single branch finds that a packet has neither checksum nor timestamp. Most packets have
+        // neither.
         #[allow(clippy::needless_bitwise_bool)]
         let is_plain = clones & !self.with_checksum & !self.stamped;
         if is_plain {
@@ -521,8 +520,8 @@ impl Sending {
     }
 
     /// Like [`packets`](Self::packets), but copies one packet outside of stores. A copy is needed
-    /// if a tunnel's headers do not fit in front of the queued packet, or if an earlier clone still
-    /// has its checksum behind that packet.
+    /// if a tunnel's headers do not fit in front of the queued packet. It is also needed if an
+    /// earlier clone still has its checksum behind the packet.
     #[cold]
     #[inline(never)]
     fn copy(&mut self, header: Header, mask: u32) -> Result<Skb> {
@@ -614,8 +613,8 @@ impl Sending {
         engine: &Connection,
         count: u16,
     ) {
-        // The pool keeps at most one packet for each packet that is still unacknowledged, but
-        // may always keep one, so that an idle sender holds little memory.
+        // The pool keeps at most one packet for each unacknowledged packet, but may always keep
+        // one. So an idle sender holds little memory.
         let most = engine.unacked().clamp(1, MOST_SPARES);
         self.skb_pool.limit(most);
         let mut count = count;
@@ -711,8 +710,8 @@ impl esp::WriteQueue for Sending {
         let mut fragments = first.fragments_in(note.offset(index), usize::MAX);
         let mut whole = goes_on(first);
         let notice = first.notice_id();
-        // A run continues in the next store if that store has packets of the same size and
-        // transmission, and its pages have the same completion notice.
+        // A run continues in the next store if the packets of that store have the same size and
+        // belong to the same transmission, and its pages have the same completion notice.
         while run < most && whole {
             cursor.advance();
             let Some(next) = cursor.current().filter(|next| is_store(next)) else {
@@ -732,9 +731,9 @@ impl esp::WriteQueue for Sending {
     }
 }
 
-/// Fills a store with at most `rest` bytes of the message: as many as the store, the send buffer
-/// and the free sequence numbers permit. Reports the packets to the engine. Returns the number of
-/// bytes taken.
+/// Fills a store with at most `rest` bytes of the message, as far as the store, the send buffer and
+/// the free sequence numbers permit. Reports the packets to the engine. Returns the number of bytes
+/// taken.
 #[inline(never)]
 fn fill(
     sock: &Sock<impl Protocol>,

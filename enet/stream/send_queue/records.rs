@@ -96,8 +96,8 @@ impl Sending {
             bounds = 0;
             packets = packets.saturating_add(count);
         }
-        // The record may have more packets than expected, because a store that could not take all
-        // bytes of a packet leaves the rest for another packet.
+        // The record may have more packets than expected. If a store cannot take all bytes of a
+        // packet, the rest needs a packet of its own.
         if packets > engine.free_numbers() {
             return Err(ENOBUFS);
         }

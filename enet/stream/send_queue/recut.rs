@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Splits the write queue's packets again when they have become too large, because the limit of the
-//! device or the peer has decreased, or because each packet gets a checksum.
+//! Splits the write queue's packets again when they have become too large. The limit of the device
+//! or the peer may have decreased, or each packet may now get a checksum.
 
 use super::{
     charge, is_store, packet_payload, packets_in, records, unacknowledged_in, Sending, MOST_QUEUED,

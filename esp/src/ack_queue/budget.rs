@@ -13,8 +13,8 @@
 //!   grows.
 //! * While the port is fully used, the budget shrinks slowly, down to the packets that arrive in
 //!   two round trips.
-//! * If, in a span, the first packet of every turn took [`DELAY`] longer than the least time of
-//!   such a packet, packets queue in the port. Then the budget shrinks, whatever the rate.
+//! * If the first packet of every turn in a span took [`DELAY`] longer than the least such time,
+//!   packets queue in the port. Then the budget shrinks, whatever the rate.
 //! * A port's buffer is limited. So the budget stays below a ceiling, which a loss lowers to three
 //!   quarters of the packets in flight. The ceiling rises again while the port idles, but slowly
 //!   for the first [`LEASE`] spans.
@@ -68,8 +68,7 @@ const SHORTEST: u32 = 84;
 /// Measurements of a connection's packets since the queue last took such measurements.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(in super::super) struct Samples {
-    /// The packets that arrived last: their number, their bytes on the wire, and their arrival
-    /// time.
+    /// The packets that arrived last: how many, their bytes on the wire, and their arrival time.
     pub(in super::super) arrived: (u16, u32, Nanos),
     /// Whether packets were lost.
     pub(in super::super) lost: bool,
@@ -186,8 +185,8 @@ impl Budget {
             self.on_loss();
         }
         if let Some((packets, bytes, time)) = samples.train {
-            // The size of a full packet is learned first, because a slow port would seem to have
-            // room for many packets if they were assumed to be short.
+            // The size of a full packet is learned first. If packets were assumed to be short, a
+            // slow port would seem to have room for many of them.
             self.measure_packet(packets, bytes);
             self.rate = self.rate.max(rate(bytes, time));
             if self.lease == 0 {

@@ -3,26 +3,26 @@
 //! Shares of the packets that senders may send behind announcements.
 //!
 //! All senders together may have [`UNSCHEDULED`] such packets. Each connection gets a share when it
-//! asks for a turn. An idle connection must not keep its share from the others, so a share lapses:
-//! a share counts only if it was given in the current or the previous [`LAPSE`]. The sender does
-//! not learn that its share has lapsed, and may use it at any time. So connections that resume
-//! together after a pause may send more than [`UNSCHEDULED`] packets, but only once, because the
-//! next turn gives each of them a share of what is left. The excess may cost a timeout of some 10
-//! ms, which is little compared to [`LAPSE`]. A connection without a share loses a round trip.
+//! asks for a turn. An idle connection must not keep its share from the others, so shares lapse. A
+//! share counts only if it was given in the current or the previous [`LAPSE`]. The sender does not
+//! learn that its share has lapsed, and may use it at any time. So connections that resume together
+//! after a pause may send more than [`UNSCHEDULED`] packets. They can do so only once, because the
+//! next turn gives each of them a share of the rest. The excess may cost a timeout of some 10 ms,
+//! which is little compared to [`LAPSE`]. A connection without a share loses a round trip.
 
 use super::super::timers::{Nanos, SECOND};
 
-/// Number of packets that all senders together may send behind announcements: half of the packets
-/// that fit a port with a buffer of 128 KiB.
+/// Number of packets that all senders together may send behind announcements. A port with a buffer
+/// of 128 KiB has room for twice as many.
 pub const UNSCHEDULED: u16 = 42;
 
-/// If a device has more connections than this, each peer that opens a new connection is told so.
-/// The peer then announces its first transmission with a [short](SHORT) packet.
+/// If a device has more connections than this, it tells each peer that opens a new connection. The
+/// peer then announces its first transmission with a [short](SHORT) packet.
 pub const CROWD: usize = 8;
 
-/// Number of payload bytes of the packet with which a connection without a share announces a longer
-/// transmission: as much as fits the shortest frame. So a port with a buffer of 128 KiB holds the
-/// announcements of 1,500 senders.
+/// A connection without a share announces a longer transmission with a packet of this many payload
+/// bytes, which fit the shortest frame. So a port with a buffer of 128 KiB holds the announcements
+/// of 1,500 senders.
 pub const SHORT: usize = 35;
 
 /// A share of [`UNSCHEDULED`] lapses once its connection has not asked for a turn for this long, or

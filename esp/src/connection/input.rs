@@ -20,7 +20,7 @@ impl Connection {
 
     /// Processes a run of `count` packets for this connection, with one header: see
     /// [`Header::of_run`]. Only data arrives as more than one packet. `room` describes the receive
-    /// queue before these packets.
+    /// queue without these packets.
     #[inline]
     pub fn on_packets(&mut self, header: &Header, count: u16, room: Room, now: Nanos) -> Outcome {
         self.stats.pkt_rx = self.stats.pkt_rx.wrapping_add(count.into());
@@ -245,10 +245,10 @@ impl Connection {
     }
 
     /// Handles a RST. Only a RST with exactly the expected number counts. A RST with any other
-    /// plausible number is answered with a challenge ACK (RFC 5961). A host that does not know the
-    /// connection answers the challenge with a RST that has the expected number. While the
-    /// connection is ending, no challenge is needed, since the answer to the retransmitted FIN
-    /// tells more.
+    /// plausible number is answered with a challenge ACK (RFC 5961). If the other host does not
+    /// know the connection, it answers the challenge with a RST, which has the expected number.
+    /// While the connection is ending, no challenge is needed, since the answer to the
+    /// retransmitted FIN tells more.
     fn on_reset(
         &mut self,
         header: &Header,
@@ -262,8 +262,8 @@ impl Connection {
             }
             return Err(DropReason::BadState);
         }
-        // The RST that answers a challenge ACK acknowledges everything that was sent, like a RST
-        // that answers the FIN.
+        // Whether a RST answers a challenge ACK or the FIN, it acknowledges everything that was
+        // sent.
         let answers_data = self.last_challenge.is_none();
         let forgotten =
             !header.has(flags::ACK) && self.sender.may_be_forgotten(header.ack, answers_data);
@@ -378,8 +378,8 @@ impl Connection {
         }
     }
 
-    /// Handles the answer to a skip: the peer has skipped the packets that are too large to
-    /// retransmit, and reports which of them it had.
+    /// Handles the answer to a skip. The peer has skipped the packets that are too large to
+    /// retransmit, and reports which of these packets it had.
     #[cold]
     fn on_skipped(
         &mut self,
@@ -504,8 +504,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Counts the packets of a run that were not taken: `old` ones arrived before, `dropped` ones
-    /// found no room.
+    /// Counts the packets of a run that were not taken: `old` packets had arrived before, and
+    /// `dropped` packets found no room.
     #[cold]
     fn count_rest(&mut self, old: u16, dropped: u16) {
         let stats = &mut self.stats;

@@ -52,9 +52,9 @@ impl Connection {
         mask == expected || self.takes_other_mask(header, mask)
     }
 
-    /// Returns whether we sent a packet with this `mask` that the RST `header` may answer. Such a
-    /// packet is a SYN, an empty packet with the number that the RST acknowledges, or a packet that
-    /// takes the number before that one.
+    /// Returns whether we sent a packet with this `mask` that the RST `header` may answer. A RST
+    /// may answer a SYN, an empty packet with the number that the RST acknowledges, or a packet
+    /// that takes the number before.
     #[cold]
     fn was_sent_with(&self, header: &Header, mask: u32) -> bool {
         let sent = |seq| {

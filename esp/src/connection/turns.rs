@@ -30,8 +30,8 @@ impl Connection {
         self.receiver.is_long()
     }
 
-    /// Returns the part of the last window, in [`PARTS`](super::super::ack_queue::PARTS), that the
-    /// transmission which has just ended did not use.
+    /// Returns how much of its last window the ended transmission did not use, in
+    /// [`PARTS`](super::super::ack_queue::PARTS).
     #[inline]
     pub(in super::super) fn unused(&self) -> u8 {
         self.receiver.unused(&self.config)
@@ -69,8 +69,9 @@ impl Connection {
         self.receiver.take_turn(true);
     }
 
-    /// Sets `senders`, the number of the device's connections with an announced transmission, this
-    /// one included, and `link`, the rate of the device's link in bytes per 2^16 ns, 0 if unknown.
+    /// Sets `senders` and `link`. `senders` is the number of the device's connections with an
+    /// announced transmission, this connection included. `link` is the rate of the device's link in
+    /// bytes per 2^16 ns, 0 if unknown.
     #[inline]
     pub(in super::super) fn set_port(&mut self, senders: u32, link: u32) {
         self.receiver.set_port(senders, link);
@@ -97,8 +98,8 @@ impl Connection {
         self.receiver.take_samples()
     }
 
-    /// Returns the number of packets that the peer may have sent and that have not arrived. Returns
-    /// `None` while an acknowledgement that opens a window is due.
+    /// Returns how many packets the peer may have sent that have not arrived. Returns `None` while
+    /// an acknowledgement that opens a window is due.
     #[inline]
     pub(in super::super) fn in_flight(&self) -> Option<u16> {
         self.receiver.in_flight(&self.config)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The acknowledgements of data that was taken (R2): the times at which they are due, the packets
-//! in which they are sent, and the grants that they carry.
+//! The acknowledgements of data (R2). This file decides when they are due, in which packets they
+//! are sent, and which grants they carry.
 
 use super::super::ack_queue::SHORT;
 use super::super::config::Config;

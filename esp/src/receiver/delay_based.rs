@@ -10,9 +10,9 @@
 //! depend on gaps between packets, which arise where senders share a card or the receiver's card
 //! coalesces packets.
 //!
-//! * The target for that time is [`QUEUE`], or one and a half times the least measured time if that
-//!   is more. The window is multiplied by the ratio of target and measured time, and grows by one
-//!   more packet, so that streams which share a link get equal parts.
+//! * The target for this time is the larger one of [`QUEUE`] and one and a half times the least
+//!   measured time. The window is multiplied by the ratio of target and measured time. In addition
+//!   it grows by one packet, so that streams on the same link get equal parts.
 //! * The least time is forgotten after [`MEMORY`], since paths change.
 
 use super::super::timers::{Nanos, MICROSECOND, SECOND};

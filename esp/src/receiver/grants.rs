@@ -3,7 +3,7 @@
 //! The windows that a receiver grants. Choices beyond Reinhardt 2006 and Treydte 2007:
 //!
 //! * A window holds the packets that arrive in [`SPAN`]. This time covers a round trip and the
-//!   reaction of both hosts, and these packets fit the buffer of a slow port. The rate at which
+//!   reaction of both hosts. The window's packets fit the buffer of a slow port. The rate at which
 //!   packets arrive is measured on the packets of the last turn, from the first arrival to the
 //!   last. So the result is the line's rate even if the turns of many senders alternate. Several
 //!   senders share [`SPAN`], so that their turns fit the [budget](super::super::ack_queue). A
@@ -15,8 +15,8 @@
 //! * The ACK queue of the device decides how many packets may follow an announcement. These packets
 //!   are not scheduled, so all senders together have no more than the buffer of a small port holds.
 //! * Once a grant differed from the sender's own parameters, each empty acknowledgement that opens
-//!   a window repeats the grant, so the loss of one of them does no harm. A sender whose SYN did
-//!   not announce support for grants gets no grants.
+//!   a window repeats the grant. So the loss of one of these acknowledgements does no harm. A
+//!   sender whose SYN did not announce support for grants gets no grants.
 //! * When the receiver's parameters become fixed, the receiver grants the sender the sender's own
 //!   parameters in the same way. Otherwise the sender would keep its last window for ever.
 
@@ -49,7 +49,7 @@ const LEAST_TRAIN: u16 = 4;
 /// Number of packets over which the time from one packet to the next is measured.
 const PACE_PACKETS: u16 = 16;
 
-/// Number of windows, after one that was too large for the path, that stay smaller. Then larger
+/// After a window that was too large for the path, this many windows stay smaller. Then larger
 /// windows are tried again, because packets of other connections may have filled the buffers.
 const LEASE: u32 = 256;
 
@@ -321,8 +321,8 @@ impl Grants {
         self.delay_based.least()
     }
 
-    /// Takes the last rate measurement, if there is a new one: the number of packets, their bytes
-    /// on the wire, and the time that they took.
+    /// Takes the last rate measurement, if there is a new one. It consists of the number of
+    /// packets, their bytes on the wire, and the time that they took.
     #[inline]
     pub(super) fn take_train(&mut self) -> Option<(u16, u32, Nanos)> {
         self.rate_sample.take()
@@ -418,7 +418,7 @@ impl Grants {
 
     /// Adapts the window to the measurements of the last turn, when the next turn comes. `alone` is
     /// set if no other connection wanted a turn. If the packets were `unscheduled`, they show no
-    /// rate, because they arrived between packets of other connections.
+    /// rate, because packets of other connections arrived between them.
     #[inline]
     pub(super) fn adapt(&mut self, unscheduled: bool, alone: bool, senders: u16, config: &Config) {
         let train = self.train.take();
@@ -456,7 +456,7 @@ impl Grants {
             }
         }
         // The packets of one [`SPAN`] suffice for a short path. On a long path, the time from a
-        // turn to its first packet decides, because the rate may be low only because windows are
+        // turn to its first packet decides. There the rate may be low only because the windows are
         // too small.
         let by_time = by_time.filter(|_| self.shared || self.delay_based.is_long());
         let wanted = match by_rate {

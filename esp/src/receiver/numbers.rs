@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The numbers that the peer may use now, and the numbers that it skips.
+//! Decides which numbers the peer may use now, and processes its skips.
 //!
 //! * A packet whose number is far from the expected one is stale or forged. The receiver ignores
 //!   such a packet completely.
@@ -22,9 +22,9 @@ impl Receiver {
 
     /// Returns whether the peer may send a packet with this number now. All packets that the peer
     /// has sent lie within one window after the peer's first unacknowledged number, and so does the
-    /// expected number. So a packet's number is at most a window ahead of the expected one or, if
-    /// acknowledgements were lost, a window behind it. A probe's number is one less. The span of
-    /// two windows allows for a sender that exceeds its window.
+    /// expected number. So a packet's number is at most a window ahead of the expected number. If
+    /// acknowledgements were lost, it is at most a window behind. A probe's number is one less. The
+    /// span of two windows allows for a sender that exceeds its window.
     #[inline]
     pub(in super::super) fn is_plausible(&self, seq: Seq) -> bool {
         if seq == self.expected {

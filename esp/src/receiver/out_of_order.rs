@@ -1,26 +1,25 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Out-of-order packets, which are kept behind a hole if both ends support [requests that name
+//! Out-of-order packets. They are kept behind a hole if both ends support [requests that name
 //! packets](super::super::wire::Header::names_missing). The caller stores the packets. This file
-//! records which packets are kept and which are missing, and decides when to request the missing
-//! ones.
+//! records the kept and the missing packets, and decides when to request the missing ones.
 //!
 //! * The caller keeps a packet whose number is within a window and less than 256 after the expected
 //!   one, if the receive buffer has room. A kept packet is not acknowledged, so it may be dropped
 //!   at any time. When the hole is filled, the caller delivers the packet as if it had just
-//!   arrived, so that TXS, TXF, records and the FIN take effect in order.
-//! * A missing packet counts as *lost* in three cases: [`REORDERING`] later packets have arrived, a
-//!   quarter of a round trip has passed since the packet was found missing, or the answer to a
-//!   probe shows the loss. Only then does the receiver request the packet and count a loss. So
-//!   reordering costs nothing.
+//!   arrived. So TXS, TXF, records and the FIN take effect in order.
+//! * A missing packet counts as *lost* in three cases. The first is that [`REORDERING`] later
+//!   packets have arrived. The second is that the packet was found missing a quarter of a round
+//!   trip ago. The third is that the answer to a probe shows the loss. Only then does the receiver
+//!   request the packet and count a loss. So reordering costs nothing.
 //! * If a packet arrives less than half the least round trip after its request, the packet was
 //!   late, and the request was spurious. Each spurious request makes the receiver wait longer, up
-//!   to more than a round trip, and for more later packets, up to sixteen times as many. Real
-//!   losses undo these changes.
+//!   to more than a round trip. It also makes the receiver wait for more later packets, up to
+//!   sixteen times as many. Real losses undo these changes.
 //! * A request names lost packets that no earlier request named. The request waits for its turn
 //!   like any acknowledgement that opens a window. A named packet counts as lost again if it does
-//!   not arrive within a round trip and the usual variation of round trips, or if a packet that a
-//!   later request named arrives first.
+//!   not arrive within a round trip and the usual variation of round trips. It also counts as lost
+//!   again if a packet of a later request arrives first.
 //! * If a window loses more than one packet in [`MAX_LOSS_SHARE`], the window is too large for a
 //!   queue on the path. Fewer losses are transmission errors and leave the window as it is.
 
@@ -85,7 +84,8 @@ pub(super) struct OutOfOrder {
     unanswered: u8,
     /// The distance below which missing packets are lost.
     lost_below: u16,
-    /// The distance below which missing packets that are not below `lost_below` may just be late.
+    /// The distance below which missing packets may still be late, unless they are below
+    /// `lost_below`.
     late_below: u16,
     /// The time when `late_below` was set.
     late_since: Nanos,
@@ -180,7 +180,7 @@ impl OutOfOrder {
 }
 
 impl Receiver {
-    /// Notes that both ends support requests that name packets, so the caller keeps packets behind
+    /// Notes that both ends support requests with named packets, so the caller keeps packets behind
     /// a hole.
     pub(in super::super) fn enable_selective(&mut self) {
         self.out_of_order.enabled = true;
@@ -274,8 +274,8 @@ impl Receiver {
     }
 
     /// Returns whether a retransmission has filled a hole and all packets behind it were delivered,
-    /// and clears `hole_filled` in that case. The sender's window has been shut for a round trip,
-    /// so the acknowledgement does not wait for more packets.
+    /// and clears `hole_filled` in that case. The sender's window was shut for a round trip, so the
+    /// acknowledgement does not wait for more packets.
     #[inline]
     pub(super) fn take_hole_filled(&mut self) -> bool {
         self.out_of_order.active && self.clear_hole_filled()
@@ -404,8 +404,8 @@ impl Receiver {
         }
     }
 
-    /// Chooses the packets for a request that is sent now. Returns how many of them are newly lost;
-    /// `None` if no packet is to be requested.
+    /// Chooses the packets for a request that is sent now. Returns how many of the chosen packets
+    /// are newly lost; `None` if no packet is to be requested.
     #[cold]
     pub(in super::super) fn name_lost(
         &mut self,
@@ -490,7 +490,7 @@ impl Receiver {
         )
     }
 
-    /// Returns the time at which packets that may just be late become lost.
+    /// Returns the time at which packets that may still be late count as lost.
     fn late_until(&self, config: &Config, rtt: &Rtt) -> Option<Nanos> {
         let late = !self.out_of_order.late().is_empty();
         let quarter = (self.round_trip(config, rtt).0 / 4).max(MICROSECOND);

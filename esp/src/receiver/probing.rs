@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The request timer, which makes the receiver probe for a missing packet, and the round trips on
-//! which the timer is based. Choices beyond Reinhardt 2006 and Treydte 2007:
+//! The request timer makes the receiver probe for a missing packet. It is based on measured round
+//! trips. Choices beyond Reinhardt 2006 and Treydte 2007:
 //!
 //! * The request timer (R4) does not request missing packets: they may be queued in a switch, and a
 //!   retransmitted burst would lengthen that queue. Instead, the timer makes the receiver *probe*
@@ -9,14 +9,14 @@
 //!   earlier packets, and Ethernet does not reorder packets. So a packet that the answer shows to
 //!   be missing is lost, and the receiver requests it. If the missing packet arrives before the
 //!   answer, it was late, and the measured round trip becomes longer.
-//! * The round trip on which the request timer is based is the time from an acknowledgement to the
-//!   first packet that it allowed, or from a request to the requested packet. Each probe doubles
-//!   the wait, up to [`REQUEST_MAX`] or the measured time, until the next measurement. A probe
-//!   carries an acknowledgement. If this acknowledgement opens the window, either the next packet
-//!   was late or the probe allowed it. Then the round trip is between the time since the probe and
-//!   the whole wait.
-//! * A sender may have a smaller window than `packets_to_ack`. If probes find twice that the sender
-//!   stopped at the same distance from the last advertised number, that distance is the sender's
+//! * The request timer is based on a round trip: the time from an acknowledgement to the first
+//!   packet that it allowed, or from a request to the requested packet. Each probe doubles the
+//!   wait, up to [`REQUEST_MAX`] or the measured time, until the next measurement. A probe carries
+//!   an acknowledgement. If this acknowledgement opens the window, either the next packet was late
+//!   or the probe allowed it. Then the round trip is between the time since the probe and the whole
+//!   wait.
+//! * A sender may have a smaller window than `packets_to_ack`. If probes find the sender stopped
+//!   twice at the same distance from the last advertised number, this distance is the sender's
 //!   window. From then on the receiver acknowledges in time
 //!   ([`PeerWindow`](super::super::peer_window::PeerWindow)).
 //! * While packets of other connections arrive at the device, packets of this connection may be
@@ -31,8 +31,7 @@ use super::super::timers::{
 };
 use super::{AckKind, Due, Receiver, Request, Turn};
 
-/// A round trip that is being measured: from an acknowledgement to the first packet that it
-/// allowed.
+/// A round trip under measurement: from an acknowledgement to the first packet that it allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Timed {
     pub(super) seq: Seq,
@@ -51,8 +50,9 @@ pub(super) struct Probing {
     pub(super) due: bool,
     /// The time when the wait for the packet began.
     pub(super) since: Nanos,
-    /// Set if a probe has opened the window: the distance from the last advertised number at which
-    /// the sender had stopped, and the time at which the last probe was sent.
+    /// Set if a probe has opened the window. The first value is the distance from the last
+    /// advertised number at which the sender had stopped. The second one is the time of the last
+    /// probe.
     pub(super) opened: Option<(u16, Nanos)>,
 }
 
@@ -117,8 +117,8 @@ impl Receiver {
     }
 
     /// Notes that a probe was sent, for whatever reason. The answer to the probe shows which
-    /// packets are lost. The liveness probes of an idle connection may be more frequent than the
-    /// request timer, which each answer restarts.
+    /// packets are lost. Each answer restarts the request timer, and the liveness probes of an idle
+    /// connection may be more frequent than this timer.
     pub(in super::super) fn on_probe_sent(&mut self, now: Nanos) {
         if !self.is_scheduled() || self.turn != Turn::Not || self.request != Request::Not {
             return;

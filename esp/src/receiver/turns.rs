@@ -54,7 +54,7 @@ impl Receiver {
     }
 
     /// See [`Connection::take_turn`](super::super::Connection::take_turn). The reason for the turn
-    /// may have passed, for instance if the hole was filled; the turn is used anyway.
+    /// may no longer exist, for instance if the hole was filled. The turn is used anyway.
     #[inline]
     pub(in super::super) fn take_turn(&mut self, alone: bool) {
         if self.is_scheduled() {

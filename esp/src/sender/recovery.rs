@@ -31,9 +31,9 @@ impl Sender {
     }
 
     /// Goes back to the first unacknowledged packet, as requested (S8). The sender ignores a
-    /// request for a packet that it has only just sent: the request repeats an earlier one, or
-    /// crossed the packet, and the receiver requests again if necessary. The sender also ignores a
-    /// request for packets that have since been acknowledged.
+    /// request for a packet that it has only just sent. Such a request repeats an earlier one, or
+    /// has crossed the packet. The receiver requests the packet again if necessary. The sender also
+    /// ignores a request for packets that have since been acknowledged.
     pub(in super::super) fn on_request(
         &mut self,
         ack: Seq,
