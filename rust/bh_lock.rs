@@ -2,8 +2,8 @@
 
 //! A spin lock for data that tasks and softirqs share.
 //!
-//! The kernel crate's spin lock leaves bottom halves enabled, so a softirq could spin on a lock
-//! that is held by the task that the softirq has interrupted.
+//! The kernel crate's spin lock leaves bottom halves enabled. So a softirq could interrupt the task
+//! that holds a lock, and spin on this lock for ever.
 //!
 //! C header: [`include/linux/spinlock.h`](srctree/include/linux/spinlock.h)
 

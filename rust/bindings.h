@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * The input of bindgen: the headers of the networking core, whose types the
- * `kernel` crate leaves opaque or without a size. bindings.allow lists the names
- * that get bindings.
+ * The input of bindgen: the headers of the networking core. The `kernel` crate leaves their types
+ * opaque or without a size. bindings.allow lists the names that get bindings.
  */
 #include <linux/crc32c.h>
 #include <linux/errqueue.h>

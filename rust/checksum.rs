@@ -118,8 +118,8 @@ pub(super) unsafe fn append(skb: *mut bindings::sk_buff, from: u32, mask: u32) -
 impl Buffer {
     /// Works like [`with_header`](Self::with_header), but also writes the checksum of header and
     /// data, combined with `mask`, behind the clone's data. Returns `None` if `with_header` does,
-    /// if the tailroom is too short for the checksum, if the data are not linear, or if a clone
-    /// shares them.
+    /// or if the tailroom is too short for the checksum. Also returns `None` if the data are not
+    /// linear, or if a clone shares the data.
     ///
     /// The clone's checksum is in the memory behind this buffer's data. This buffer does not grow
     /// into that memory while a clone shares it.

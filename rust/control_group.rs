@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The control group of a socket, which the socket takes from the task or the listener that created
-//! it, and the memory cgroup that the socket is charged to.
+//! The control group of a socket, and the memory cgroup to which the socket is charged. A socket
+//! takes its control group from its creator, a task or a listener.
 //!
 //! C headers: [`include/linux/cgroup.h`](srctree/include/linux/cgroup.h),
 //! [`include/linux/slab.h`](srctree/include/linux/slab.h) (`kmem_cache_charge`)
@@ -40,8 +40,8 @@ impl RawSock {
         unsafe { bindings::cgroup_filters_inet(self.as_ptr()) }
     }
 
-    /// Charges the memory of a listener's child, which a softirq created, to the memory cgroup of
-    /// the calling task. As in TCP, the charge may exceed the limit and does not fail. May sleep.
+    /// Charges the memory of a listener's child to the memory cgroup of the calling task. A softirq
+    /// created the child. As in TCP, the charge may exceed the limit and does not fail. May sleep.
     pub(super) fn charge(&self) {
         // SAFETY: A socket is an object of its protocol's slab cache, which may be charged at any
         // time. The function does nothing for an object that is already charged.

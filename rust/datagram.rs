@@ -23,8 +23,8 @@ use kernel::ffi::c_int;
 ///
 /// # Invariants
 ///
-/// The pointer is a valid buffer of which this value holds one reference, and which may be charged
-/// to the socket that `'a` keeps.
+/// The pointer is a valid buffer, and this value holds one reference to it. The buffer may be
+/// charged to a socket, which stays valid for `'a`.
 pub(crate) struct Received<'a>(NonNull<bindings::sk_buff>, PhantomData<&'a ()>);
 
 impl Received<'_> {
@@ -157,8 +157,8 @@ impl<P: Protocol<Kind = Datagram>> Call<'_, P> {
     pub(crate) fn next_datagram(&self, flags: c_int) -> Result<Option<(Received<'_>, usize)>> {
         let mut code: c_int = 0;
         let mut offset: c_int = if flags & uapi::MSG_PEEK != 0 {
-            // With an offset that is not negative, even 0, the function skips empty datagrams that
-            // an earlier call has peeked at.
+            // With an offset of 0 or more, the function skips empty datagrams if an earlier call
+            // has peeked at them.
             self.peek_offset().map_or(-1, |offset| offset as c_int)
         } else {
             0

@@ -46,9 +46,9 @@ impl Mac {
 }
 
 /// A network device. It is only borrowed: from an RCU read section in which it was found, or from
-/// the kernel for the duration of a call. There is no owned reference: `ip link del` waits for such
-/// references without a limit, so a task that holds one must not fault on user memory or wait for a
-/// lock.
+/// the kernel for the duration of a call. There is no owned reference, because `ip link del` waits
+/// for owned references without a limit. A task with such a reference could not fault on user
+/// memory or wait for a lock.
 #[repr(transparent)]
 pub(crate) struct Device(Opaque<bindings::net_device>);
 
@@ -78,8 +78,8 @@ impl Device {
         }
     }
 
-    /// Returns whether the device's namespace lists a device with the same index: this device, or
-    /// another that got the index after this device was unlisted.
+    /// Returns whether the device's namespace lists a device with the same index. This may be this
+    /// device, or a different device that got the index after this device was unlisted.
     fn is_index_listed(&self) -> bool {
         let section = rcu::Read::enter();
         Device::find(self.net(), self.index(), &section).is_some()
@@ -98,8 +98,9 @@ impl Device {
     pub(crate) fn net(&self) -> &Net {
         // SAFETY: The device is valid, and the field is read in a single load, since the device may
         // move to another namespace at any time. A namespace exists until an RCU grace period after
-        // its last device has left. The device is borrowed from a read section, during which that
-        // grace period does not end, or from a kernel call, during which the device does not move.
+        // its last device has left. The device is borrowed from a read section or from a kernel
+        // call. During a read section, that grace period does not end. During a kernel call, the
+        // device does not move.
         unsafe { Net::from_raw(ptr::read_volatile(&raw const (*self.as_ptr()).nd_net.net)) }
     }
 
@@ -183,15 +184,15 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// `ENODEV` if the device is no longer Ethernet, `ENETDOWN` if it is down, `ENOBUFS` if its
-    /// queueing discipline dropped the frame or there is no memory for the header.
+    /// `ENODEV` if the device is no longer Ethernet, `ENETDOWN` if it is down. `ENOBUFS` if its
+    /// queueing discipline dropped the frame, or if there is no memory for the header.
     #[inline]
     pub(crate) fn send(&self, skb: Skb, ethertype: u16, to: Mac) -> Result {
         self.send_as(skb, ethertype, None, to)
     }
 
     /// Works like [`Self::send`], but uses the source address `from`, if given, instead of the
-    /// device's.
+    /// device's own address.
     ///
     /// # Errors
     ///
@@ -271,8 +272,8 @@ impl Device {
     fn loop_back(&self, skb: Skb) -> Result {
         let raw = skb.into_raw();
         // SAFETY: The buffer is ours, and `netif_rx` takes it over. Before that, the buffer gets
-        // its transmit timestamps, loses its sending socket, since a receiver will hold the buffer,
-        // and gets the protocol, which a driver would have set. The frame starts with the Ethernet
+        // its transmit timestamps, and the protocol, which a driver would have set. It loses its
+        // sending socket, since a receiver will hold the buffer. The frame starts with the Ethernet
         // header that `eth_type_trans` reads.
         let verdict = unsafe {
             if !bindings::netif_running(self.as_ptr()) {
@@ -311,7 +312,8 @@ impl Configuration {
     /// `None` if there is no such device, or its driver does not know the speed.
     pub(crate) fn link_speed(&self, net: &Net, ifindex: u32) -> Option<u32> {
         // SAFETY: `self` holds RTNL, so the device is not removed. The helper takes the device's
-        // own lock, if it has one. A task that holds that lock never waits for RTNL.
+        // own lock, if it has one. A task never waits for RTNL while it holds the device's own
+        // lock.
         let speed = unsafe { bindings::dev_link_speed(net.as_ptr(), ifindex as c_int) };
         (speed != 0).then_some(speed)
     }
@@ -389,8 +391,8 @@ impl<L: Listener> Notifier<L> {
             CHANGE_MTU => L::device_event(Event::Resized, device),
             CHANGE | UP | DOWN => L::device_event(Event::Linked, device),
             POST_TYPE_CHANGE if !device.is_ethernet() => L::device_event(Event::Gone, device),
-            // When a listener unregisters, the core also reports UNREGISTER for devices that stay,
-            // which are still listed. For a removed device that still has references, the core
+            // When a listener unregisters, the core also reports UNREGISTER for the other devices,
+            // although they stay listed. For a removed device that still has references, the core
             // repeats the report every second. If another device has the index by then, the
             // repeated report is ignored. The first report comes with the device configuration
             // locked, before another device can get the index.

@@ -70,8 +70,8 @@ pub(crate) trait Operations: Protocol {
     fn name(sock: &Sock<Self>, end: End) -> Result<[u8; ADDRESS_LEN]>;
     /// Returns the socket's readiness, `EPOLL*`. The task is already in the wait queue.
     fn poll(call: &Call<'_, Self>) -> u32;
-    /// Returns the result of the `ioctl` `command`. `ENOIOCTLCMD` passes an unknown command on to
-    /// the device layer.
+    /// Returns the result of the `ioctl` `command`. For an unknown command, returns `ENOIOCTLCMD`,
+    /// so that the core passes the command on to the device layer.
     fn ioctl(sock: &Sock<Self>, command: u32) -> Result<u32>;
     /// Serves `listen`.
     fn listen(_call: &Call<'_, Self>, _backlog: u32) -> Result {
@@ -182,8 +182,8 @@ impl<P: Operations> Vtable<P> {
         proto.release_cb = Some(super::timer::release_cb::<P>);
         proto.ioctl = Some(answer::<P>);
         // `owner` stays null for a protocol whose sockets outlive their descriptors. A descriptor
-        // pins the module by `ops.owner`, but a connection that only waits for its peer's close
-        // must not block module exit, which ends such connections.
+        // pins the module by `ops.owner`. A connection without a descriptor only waits for its
+        // peer's close, and must not block module exit, which ends the connection.
 
         // SAFETY: The table consists of numbers and pointers, so all-zero bytes are a valid value.
         let mut ops: bindings::proto_ops = unsafe { mem::zeroed() };
@@ -424,8 +424,7 @@ unsafe fn address<'a>(address: *const bindings::sockaddr_unsized, len: c_int) ->
 
 /// # Safety
 ///
-/// Called by the core with a socket of `P`, whose lock is held, and with a buffer that the core
-/// gives away.
+/// Called by the core with a locked socket of `P`, and with a buffer that the core gives away.
 unsafe extern "C" fn backlog<P: Protocol>(
     sk: *mut bindings::sock,
     skb: *mut bindings::sk_buff,
@@ -683,8 +682,8 @@ unsafe extern "C" fn recvmsg<P: Operations>(
     count(P::receive(&call, &mut message, len, flags))
 }
 
-/// Ignores `SO_RCVLOWAT` on a socket whose messages keep their boundaries: a message is either
-/// there or not.
+/// Ignores `SO_RCVLOWAT` on a socket whose messages keep their boundaries, since a message arrives
+/// as a whole.
 extern "C" fn leave_rcvlowat(_sk: *mut bindings::sock, _mark: c_int) -> c_int {
     0
 }

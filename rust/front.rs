@@ -5,8 +5,8 @@
 //! socket. The fields of that TCP socket are then used instead of the companion's.
 //!
 //! Only a socket of this module's protocols has a front. The pointer to the front is
-//! `sk_user_data`. On other sockets this field has other purposes: on a TCP socket it belongs to a
-//! user in the kernel that has attached to the socket, such as `KCM` or a sockmap.
+//! `sk_user_data`. On other sockets this field has other purposes. On a TCP socket it belongs to a
+//! user in the kernel, such as `KCM` or a sockmap, that has attached to the socket.
 //!
 //! C header: [`include/net/sock.h`](srctree/include/net/sock.h)
 
@@ -76,8 +76,8 @@ impl<P: Protocol> Sock<P> {
     }
 
     /// Returns the page fragment of the running task. Returns null if a user in the kernel has
-    /// marked the socket in front as used by memory reclaim (by clearing `sk_use_task_frag`), since
-    /// then an outer call of the same task may be using the fragment.
+    /// marked the socket in front as used by memory reclaim (by clearing `sk_use_task_frag`). Then
+    /// an outer call of the same task may be using the fragment.
     #[inline]
     pub(super) fn task_pages(&self) -> *mut bindings::page_frag {
         // SAFETY: The socket is valid.
@@ -105,8 +105,8 @@ impl<P: Protocol> Sock<P> {
         unsafe { AtomicI32::from_ptr(ptr::addr_of_mut!((*self.front()).sk_err)) }
     }
 
-    /// Returns whether an error is pending. A caller that has read a connection state before this
-    /// call sees an error that was set before that state.
+    /// Returns whether an error is pending. If the caller read a connection state before this call,
+    /// the result includes every error that was set before that state.
     #[inline]
     pub(crate) fn has_error(&self) -> bool {
         fence(Acquire);
@@ -119,9 +119,9 @@ impl<P: Protocol> Sock<P> {
         take(self.error_cell())
     }
 
-    /// Stores an error for the next call. The caller must set the error before the connection state
-    /// that the error explains, so that a lockless reader of both never sees a failed state without
-    /// its error.
+    /// Stores an error for the next call. The caller must set the error before the failed
+    /// connection state that it explains. Then a lockless reader of both never sees a failed state
+    /// without its error.
     pub(crate) fn set_error(&self, error: Error) {
         set(self.error_cell(), error);
     }
@@ -187,8 +187,8 @@ impl<P: Protocol> Sock<P> {
         offset.try_into().ok()
     }
 
-    /// Moves `SO_PEEK_OFF`, if it is on: forward by the `n` bytes that a peek returned, or back by
-    /// the `n` bytes that were received from the head.
+    /// Moves `SO_PEEK_OFF`, if it is on. After a peek of `n` bytes it moves forward by `n`. After
+    /// `n` bytes were received from the head, it moves back by `n`.
     #[inline]
     pub(crate) fn move_peek_offset(&self, peeked: bool, n: usize) {
         let sk = self.front();

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Merges received packets (generic receive offload): a driver passes on many packets at a time,
-//! and those that follow each other become one buffer before the protocol sees them, without a
-//! copy. On this path, every packet also gets its connection's hash, by which receive packet
-//! steering chooses a processor.
+//! Merges received packets (generic receive offload). A driver passes on many packets at a time.
+//! Packets that follow each other become one buffer, without a copy, before the protocol sees them.
+//! On this path, every packet also gets its connection's hash, by which receive packet steering
+//! chooses a processor.
 //!
 //! C headers: [`include/net/gro.h`](srctree/include/net/gro.h),
 //! [`include/linux/skbuff.h`](srctree/include/linux/skbuff.h)
@@ -41,8 +41,8 @@ static SEED: AtomicU32 = AtomicU32::new(0);
 /// The Ethernet type of the packets, in network order.
 static TYPE: AtomicU16 = AtomicU16::new(0);
 
-/// The number of times that [`Joining::stop`] polls the drivers, once a jiffy, unless they hold
-/// nothing before that. The number is limited because buffers of a removed device are freed without
+/// [`Joining::stop`] polls the drivers at most this number of times, once a jiffy, until they hold
+/// nothing. The number is limited because buffers of a removed device are freed without
 /// [`complete`] and stay counted for ever.
 const POLLS: u32 = 250;
 
@@ -208,17 +208,17 @@ pub(super) unsafe extern "C" fn receive<P: Packets>(
 struct Found {
     /// The buffer, or null.
     held: *mut bindings::sk_buff,
-    /// Whether the packet may be merged into `held`. If not, the buffer is only flushed, so that
-    /// the packet does not overtake it.
+    /// Whether the packet may be merged into `held`. If not, `held` is only flushed, so that the
+    /// packet does not overtake it.
     alike: bool,
 }
 
-/// Finds the held buffer of the connection that `skb` belongs to.
+/// Finds the held buffer of the same connection as `skb`.
 ///
 /// If the core's comparison (`same_flow`) is true, the flow is the same. If it is false, perhaps
-/// only the hashes differ, because this module sets the hash of a packet that came through no
-/// tunnel, but the core compares the hashes before [`receive`] is called for `skb`. So this
-/// function compares the headers in front of a `plain` packet itself.
+/// only the hashes differ. This module sets the hash of a packet that came through no tunnel, but
+/// the core compares the hashes before it calls [`receive`] for `skb`. So this function compares
+/// the headers in front of a `plain` packet itself.
 ///
 /// # Safety
 ///
@@ -233,8 +233,8 @@ unsafe fn find<P: Packets>(
 ) -> Found {
     // SAFETY: By the caller's promise, the list links buffers by their first field. The linear part
     // of a held buffer begins with the headers that were pulled. `gro_compare` has checked that
-    // this buffer came the same way and has pulled as much as a buffer of this module, so the
-    // buffer is one of this module's, and its header is readable.
+    // this buffer came the same way, and that as much was pulled as for a buffer of this module. So
+    // the buffer is this module's, and its header is readable.
     unsafe {
         let header = slice::from_raw_parts(front.add(at as usize), P::HEADER_LEN);
         let mut place = (*list).next;
@@ -561,7 +561,7 @@ unsafe fn append_fragments(
 ///
 /// # Safety
 ///
-/// Called by the core with a buffer that it has exclusively, whose header starts `at` bytes into
+/// Called by the core, which has the buffer exclusively. The buffer's header starts `at` bytes into
 /// the data.
 pub(super) unsafe extern "C" fn complete<P: Packets>(
     skb: *mut bindings::sk_buff,

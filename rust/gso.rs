@@ -125,8 +125,8 @@ fn part(whole: &Buffer, headers: Headers, room: usize) -> Option<Skb> {
     let before = whole.headroom().checked_sub(all)?;
     let mut part = Skb::alloc_fragment(before, all.checked_add(room)?)?;
     // SAFETY: Both buffers are valid, and the new one is ours. The headers of both buffers have the
-    // same offset from the buffer's head, so the offsets that are copied are right. As just
-    // checked, `whole` has at least `all` bytes in front of its data.
+    // same offset from the buffer's head, so the offsets that are copied are right. By the check
+    // above, `whole` has at least `all` bytes in front of its data.
     let bytes = unsafe {
         bindings::skb_take_header(part.as_ptr(), whole.as_ptr());
         slice::from_raw_parts((*whole.as_ptr()).data.sub(all), all)

@@ -95,8 +95,8 @@ H(void, sockcm_init, (struct sockcm_cookie *cookie, const struct sock *sk), sock
 #define TCP_KEYS(sk) TCP_AO_KEYS(sk)
 #endif
 /*
- * Internet streams and their companions: i_private of a socket's inode, which the socket file
- * system does not use, points to the companion
+ * Internet streams and their companions. i_private of a socket's inode points to the companion,
+ * since the socket file system does not use this field
  */
 H(void *, socket_companion, (struct socket *sock), return smp_load_acquire(&SOCK_INODE(sock)->i_private))
 H(bool, socket_set_companion, (struct socket *sock, void *companion), if (cmpxchg(&SOCK_INODE(sock)->i_private, NULL, companion)) return false; set_bit(SOCK_CUSTOM_SOCKOPT, &sock->flags); return true)
@@ -156,8 +156,8 @@ H(bool, cgroup_filters_inet, (struct sock *sk), return false)
 #endif
 
 /*
- * further mechanisms that decide about TCP connections: IPsec policies, BPF programs that choose a
- * listener, VRFs
+ * Further mechanisms that decide about TCP connections: IPsec policies, VRFs, and BPF programs for
+ * the choice of a listener
  */
 #ifdef CONFIG_XFRM
 H(bool, net_has_xfrm, (const struct net *net, int dir), return READ_ONCE(net->xfrm.policy_count[dir]) || READ_ONCE(net->xfrm.policy_default[dir]) != XFRM_USERPOLICY_ACCEPT)
@@ -209,9 +209,9 @@ H(void, kfree_skb, (struct sk_buff *skb), kfree_skb(skb))
 H(void, kfree_skb_list, (struct sk_buff *skbs), kfree_skb_list(skbs))
 /*
  * Copies pages that a sender on this host may still write to. Like TCP, drops the route, connection
- * tracking and extensions of a received packet, since no socket is charged for them and their
- * owners wait for them to be released. The core sets slow_gro on a packet that has any of them. The
- * bit stays set, so that such packets are not merged.
+ * tracking and extensions of a received packet. No socket is charged for them, and their owners
+ * wait for their release. The core sets slow_gro on a packet that has any of them. The bit stays
+ * set, so that such packets are not merged.
  */
 H(struct sk_buff *, skb_receive, (struct sk_buff *skb), skb = skb_share_check(skb, GFP_ATOMIC); if (!skb) return NULL; if (unlikely(skb->slow_gro)) { skb_dst_drop(skb); nf_reset_ct(skb); skb_ext_reset(skb); } skb_clear_delivery_time(skb); if (likely(!skb_orphan_frags_rx(skb, GFP_ATOMIC))) return skb; kfree_skb_reason(skb, SKB_DROP_REASON_SKB_UCOPY_FAULT); return NULL)
 H(bool, pskb_may_pull, (struct sk_buff *skb, unsigned int len), return pskb_may_pull(skb, len))
@@ -297,8 +297,8 @@ H(void, skb_set_unsummed, (struct sk_buff *skb), skb->ip_summed = CHECKSUM_NONE)
 H(void, skb_set_mask, (struct sk_buff *skb, u32 mask), spare_sums(skb); skb->csum = (__force __wsum)mask)
 H(u32, skb_mask, (const struct sk_buff *skb), return skb->ip_summed == CHECKSUM_UNNECESSARY ? (__force u32)skb->csum : 0)
 /*
- * Returns the length of the headers in front of the header that counts as the link layer's: the
- * headers of a tunnel, or a label and the real Ethernet header.
+ * Returns the length of everything in front of the header that counts as the link layer's. These
+ * are the headers of a tunnel, or a label and the real Ethernet header.
  */
 H(u32, skb_outer_len, (const struct sk_buff *skb), return skb_tnl_header_len(skb))
 /*
@@ -308,8 +308,8 @@ H(u32, skb_outer_len, (const struct sk_buff *skb), return skb_tnl_header_len(skb
  */
 H(bool, skb_is_summed_around, (const struct sk_buff *skb, netdev_features_t features), return unlikely(skb_shinfo(skb)->gso_type & (SKB_GSO_UDP_TUNNEL_CSUM | SKB_GSO_GRE_CSUM)) && (!(features & NETIF_F_HW_CSUM) || skb_sec_path(skb) || (skb_dst(skb) && dst_xfrm(skb_dst(skb)))))
 /*
- * Provides the sum that gso_make_checksum() continues from, like skb_segment(). Also copies pages
- * that their owner may write to.
+ * Provides the sum from which gso_make_checksum() continues, like skb_segment(). Also copies pages
+ * if their owner may write to them.
  */
 H(bool, skb_sum_for_outer, (struct sk_buff *skb, u32 from), if (skb_has_shared_frag(skb) && skb_linearize(skb)) return false; SKB_GSO_CB(skb)->csum = skb_checksum(skb, from, skb->len - from, 0); SKB_GSO_CB(skb)->csum_start = skb_headroom(skb) + from; return true)
 H(u32, skb_mac_distance, (const struct sk_buff *skb), return skb->data - skb_mac_header(skb))
@@ -348,20 +348,21 @@ H(bool, gro_hash_plain, (struct sk_buff *skb, const void *flow, u32 len, u32 see
  */
 static inline bool gro_same_way(const struct sk_buff *held, const struct sk_buff *skb, const void *tags, u32 len) { return held->dev == skb->dev && held->vlan_all == skb->vlan_all && skb_mac_offset(held) == -ETH_HLEN && !compare_ether_header(skb_mac_header(held), skb_mac_header(skb)) && !memcmp(held->data, tags, len); }
 /*
- * Compares everything else that gro_list_prepare() compares, except the owner, which gro_movable()
- * compares. Packets with extensions are not merged.
+ * Compares everything else that gro_list_prepare() compares, except the owner. gro_movable()
+ * compares the owner. Packets with extensions are not merged.
  */
 static inline bool gro_same_state(struct sk_buff *held, struct sk_buff *skb) { return !skb_metadata_differs(held, skb) && (likely(!(held->slow_gro | skb->slow_gro)) || (!skb_metadata_dst_cmp(held, skb) && skb_get_nfct(held) == skb_get_nfct(skb) && !skb_has_extensions(held) && !skb_has_extensions(skb))); }
 /*
- * Returns ENET_GRO_ALIKE if the packets came the same way and may be merged, by the core's
- * comparison or, for a plain packet, by this module's. Returns ENET_GRO_SAME_WAY if they only came
- * the same way. Returns ENET_GRO_OTHER if they came different ways, or if the held packet has not
- * pulled exactly the tags and a header of this module (`own` bytes).
+ * Returns ENET_GRO_ALIKE if the packets came the same way and may be merged. The core's comparison
+ * decides this or, for a plain packet, this module's comparison. Returns ENET_GRO_SAME_WAY if the
+ * packets only came the same way. Returns ENET_GRO_OTHER if they came different ways. Also returns
+ * ENET_GRO_OTHER unless exactly the tags and a header of this module (`own` bytes) were pulled from
+ * the held packet.
  */
 H(int, gro_compare, (struct sk_buff *held, struct sk_buff *skb, const void *tags, u32 len, u32 own, bool plain), if (skb_gro_offset(held) != len + own) return ENET_GRO_OTHER; if (NAPI_GRO_CB(held)->same_flow) return ENET_GRO_ALIKE; if (!plain || !gro_same_way(held, skb, tags, len)) return ENET_GRO_OTHER; return gro_same_state(held, skb) ? ENET_GRO_ALIKE : ENET_GRO_SAME_WAY)
 /*
  * `most` is the length after merging. The administrator's limit for IPv4 applies, since the length
- * field of this protocol's header has 16 bits, like that of IPv4.
+ * field of this protocol's header has 16 bits, like IPv4's length field.
  */
 H(bool, gro_movable, (const struct sk_buff *held, const struct sk_buff *skb, u32 most), return most < min_t(u32, GRO_LEGACY_MAX_SIZE, READ_ONCE(held->dev->gro_ipv4_max_size)) && held->pp_recycle == skb->pp_recycle && held->sk == skb->sk && !skb_zcopy((struct sk_buff *)held) && !skb_zcopy((struct sk_buff *)skb) && !skb_cloned(held) && !skb_cloned(skb) && !skb_has_frag_list(held) && !skb_has_frag_list(skb))
 /*

@@ -2,10 +2,10 @@
 
 //! Stream sockets of the Internet families under a protocol number of the module.
 //!
-//! The kernel creates such a socket like a TCP socket, and it then belongs to TCP: the descriptor's
-//! `struct sock` is TCP's in every respect as long as the descriptor lasts, and its connection may
-//! outlive this module. Only the descriptor's function table is the module's: a copy of TCP's table
-//! in which some functions are this module's.
+//! The kernel creates such a socket like a TCP socket, and the socket then belongs to TCP. The
+//! descriptor's `struct sock` is TCP's in every respect as long as the descriptor lasts, and its
+//! connection may outlive this module. Only the descriptor's function table is the module's. It is
+//! a copy of TCP's table with some functions of this module.
 //!
 //! A descriptor may get a *companion*, a socket of the module's own protocol, once. The two share
 //! the descriptor's wait queue, so either socket wakes the queue's waiters. They share one pending
@@ -322,8 +322,8 @@ impl<'a, M: Streams> StreamCall<'a, M> {
     }
 
     /// Sets whether the companion serves the requests of `io_uring` on TCP's socket from now on.
-    /// Has no effect on a socket whose protocol table another user, such as a sockmap, has
-    /// replaced, since that user restores the table that it found.
+    /// Has no effect if another user, such as a sockmap, has replaced the socket's protocol table,
+    /// since that user will restore the old table.
     pub(crate) fn set_served(&self, served: bool) {
         let sk = self.sock().as_ptr();
         let table = M::tables().of(self.sock().family());

@@ -31,11 +31,11 @@ impl Limits {
         receive: bindings::ENET_SOCK_MIN_RCVBUF,
     };
 
-    /// Returns the maximum that users may ask for: `net.core.wmem_max` and `net.core.rmem_max` of
-    /// the initial namespace, which apply to all namespaces.
+    /// Returns the maximum limits for users: `net.core.wmem_max` and `net.core.rmem_max`. The
+    /// values of the initial namespace apply to all namespaces.
     pub(crate) fn most() -> Self {
         // SAFETY: The variables are the core's and always exist. They are read in single loads, as
-        // by the core.
+        // in the core.
         unsafe {
             Limits {
                 send: ptr::read_volatile(ptr::addr_of!(bindings::sysctl_wmem_max)),

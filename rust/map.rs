@@ -44,8 +44,8 @@ pub(super) struct Entry {
     head: UnsafeCell<bindings::rhash_head>,
     /// Changed only while `member` is null.
     key: [AtomicU32; 4],
-    /// The table of the map that the socket is in, or null. Written with the socket locked, or when
-    /// the map is dropped.
+    /// The table of the socket's map, or null. Written with the socket locked, or when the map is
+    /// dropped.
     member: AtomicPtr<bindings::rhashtable>,
 }
 
@@ -90,9 +90,9 @@ impl<P: Protocol> Map<P> {
         // SAFETY: All-zero bytes are a valid value, which the kernel initialises below.
         let table = unsafe { zeroed.assume_init() };
         let entry = offset_of!(Sock<P>, entry);
-        // SAFETY: The memory does not move until `drop`. In every socket that is inserted, one of
-        // the two offsets leads to a key of the size that the helper states, and the other to a
-        // link.
+        // SAFETY: The memory does not move until `drop`. In every inserted socket, one of the two
+        // offsets leads to a key, which has the size that the helper states. The other offset leads
+        // to a link.
         to_result(unsafe {
             bindings::rhashtable_init_keys(
                 table.get(),
@@ -121,8 +121,8 @@ impl<P: Protocol> Map<P> {
 
     /// Inserts a socket under `key`. The map holds it until [`Self::remove`].
     ///
-    /// If another processor makes a change and then [walks](Self::for_each_held) through the map,
-    /// either the walk visits this socket, or the caller's reads after this call see the change.
+    /// Another processor may make a change and then [walk](Self::for_each_held) through the map.
+    /// Either the walk visits this socket, or the caller's reads after this call see the change.
     ///
     /// # Errors
     ///
@@ -135,8 +135,8 @@ impl<P: Protocol> Map<P> {
             .member
             .compare_exchange(ptr::null_mut(), self.table.get(), Acquire, Relaxed)
             .map_err(|_| EINVAL)?;
-        // A search that met the socket under its previous key may still compare the key. So code
-        // that locks a socket that it has found checks the peer again.
+        // A search that met the socket under its previous key may still compare the key. So after a
+        // search, code that locks the socket checks the peer again.
         for (word, value) in entry.key.iter().zip(key) {
             word.store(*value, Relaxed);
         }
@@ -208,9 +208,9 @@ impl<P: Protocol> Map<P> {
         result
     }
 
-    /// Calls `f` with a reference to every socket that `chosen` selects, in process context and
-    /// outside any read section, so `f` may sleep and may remove the socket. Returns whether
-    /// `chosen` has selected any socket. Lets other tasks run in between.
+    /// Calls `f` with a reference to every socket that `chosen` selects. `f` runs in process
+    /// context and outside any read section, so it may sleep and may remove the socket. Returns
+    /// whether `chosen` has selected any socket. Lets other tasks run in between.
     pub(crate) fn for_each_held(
         &self,
         chosen: impl Fn(&Sock<P>) -> bool,
@@ -245,9 +245,9 @@ impl<P: Protocol> Map<P> {
         let iter = iter.as_mut_ptr();
         // SAFETY: The table is initialized. `rhashtable_walk_enter` initialises the iterator, which
         // does not move until `rhashtable_walk_exit`. Starting and stopping alternate.
-        // `rhashtable_walk_seek` accepts any position. `rhashtable_walk_next` returns null at the
-        // end, an error if the table was resized, after which the walk continues, or a socket that
-        // the read section keeps.
+        // `rhashtable_walk_seek` accepts any position. `rhashtable_walk_next` returns a socket,
+        // which the read section keeps, or null at the end. It returns an error if the table was
+        // resized; the walk then continues.
         unsafe {
             bindings::rhashtable_walk_enter(self.table.get(), iter);
             bindings::rhashtable_walk_start(iter);

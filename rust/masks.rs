@@ -2,18 +2,18 @@
 
 //! The mask of the [checksums](super::checksum) of a buffer's packets: a number combined with the
 //! CRC32c of each packet by exclusive or. A packet alone in its buffer has the mask in its
-//! checksum. In a buffer with several packets the packets have no checksums, and the descriptor
-//! stores their mask in `skb->csum`:
+//! checksum. In a buffer with several packets, the packets have no checksums, and `skb->csum`
+//! stores their mask:
 //!
 //! * The buffer is marked as not needing a checksum verified (`CHECKSUM_UNNECESSARY`). The core
-//!   then does not change `csum`, and copies it to clones and copies (`skb_copy_header`), also
-//!   where a bridge forwards the buffer or a device segments it.
+//!   then does not change `csum`, and copies it to clones and copies (`skb_copy_header`). So the
+//!   mask is kept where a bridge forwards the buffer, or a device segments it.
 //! * When a tunnel with its own checksum is removed, `csum_level` is decremented
 //!   (`__skb_decr_checksum_unnecessary`). At a level below zero, the core would no longer regard
 //!   the checksum as verified, and would overwrite `csum`. So `csum_level` starts at its maximum,
 //!   which exceeds the number of tunnels around a frame.
 //!
-//! A buffer that is no longer marked as `CHECKSUM_UNNECESSARY` has the mask 0, which is wrong for a
+//! Once the mark `CHECKSUM_UNNECESSARY` is gone, the buffer has the mask 0. This is wrong for a
 //! connection with masks.
 //!
 //! C header: [`include/linux/skbuff.h`](srctree/include/linux/skbuff.h)

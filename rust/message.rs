@@ -205,8 +205,8 @@ impl Message<'_> {
         }
     }
 
-    /// Delivers the report at the head of the socket's error queue (`MSG_ERRQUEUE`): at most `len`
-    /// bytes of the packet that the report is about, and the error as a control message of type
+    /// Delivers the report at the head of the socket's error queue (`MSG_ERRQUEUE`). The user gets
+    /// at most `len` bytes of the reported packet, and the error as a control message of type
     /// `kind` and level `level`. Returns the number of bytes delivered.
     ///
     /// The packet's headers are not parsed. A companion's reports have the form of TCP's, in which
@@ -277,8 +277,8 @@ impl Message<'_> {
         unsafe { bindings::__sock_recv_timestamp(self.raw, sock.as_ptr(), skb.as_ptr()) };
     }
 
-    /// Delivers the metadata of `skb` that the user asked for: its timestamp, and the drops before
-    /// it.
+    /// Delivers the metadata of `skb` if the user asked for it: the timestamp, and the number of
+    /// drops before `skb`.
     #[inline]
     pub(crate) fn put_control(&mut self, sock: &RawSock, skb: &Buffer) {
         // SAFETY: The message, the socket and the buffer are valid for the call.

@@ -67,8 +67,8 @@ impl<T: PerNet> Operations<T> {
 ///
 /// # Safety
 ///
-/// No code asks for the state of a namespace ([`PerNet::of`]) after the registration has ended: all
-/// sockets, packet handlers, device listeners and files that do so are gone by then, or
+/// No code asks for the state of a namespace ([`PerNet::of`]) after the registration has ended. All
+/// sockets, packet handlers, device listeners and files that ask for it are gone by then, or
 /// [`PerNet::end`] ends them.
 pub(crate) unsafe trait PerNet: Sync + Sized + 'static {
     /// Returns the static structure with which the state is registered.
@@ -78,17 +78,16 @@ pub(crate) unsafe trait PerNet: Sync + Sized + 'static {
     fn new(net: &Net) -> Result<Self>;
 
     /// Ends all uses of the state, when the namespace or the module ends. The state is dropped only
-    /// after the end of every RCU read section that has begun by then, so packets and timers in
-    /// progress may still use it.
+    /// after the end of every RCU read section that began before this call returned. So packets and
+    /// timers in progress may still use the state.
     fn end(&self) {}
 
     /// Returns the state of `net`.
     #[inline]
     fn of(net: &Net) -> &Self {
-        // SAFETY: While anyone holds a reference to a namespace that sockets or devices can be in,
-        // the state made by `init` exists. `exit` drops it when nothing is left in the namespace,
-        // or when the registration ends, and the implementation promises not to call `of` after
-        // `exit`.
+        // SAFETY: As long as a reference keeps a namespace open to sockets and devices, the state
+        // made by `init` exists. `exit` drops it when nothing is left in the namespace, or when the
+        // registration ends, and the implementation promises not to call `of` after `exit`.
         unsafe {
             let id = *Self::operations().id.get();
             &*bindings::net_generic(net.as_ptr(), id).cast::<Self>()
@@ -161,8 +160,8 @@ impl<T: PerNet> Registration<T> {
 
     /// # Safety
     ///
-    /// Called by the core, once for a namespace that `init` succeeded for, when the namespace or
-    /// the module ends: before `exit`, and before the core waits for all read sections.
+    /// Called by the core when the namespace or the module ends, once for each namespace for which
+    /// `init` succeeded. The core then waits for all read sections, and calls `exit` after that.
     unsafe extern "C" fn pre_exit(net: *mut bindings::net) {
         // SAFETY: The core passes a valid namespace, whose state `exit` has not dropped yet.
         T::of(unsafe { Net::from_raw(net) }).end();
@@ -170,13 +169,13 @@ impl<T: PerNet> Registration<T> {
 
     /// # Safety
     ///
-    /// Called by the core, once for a namespace that `init` succeeded for, when the namespace or
-    /// the module ends.
+    /// Called by the core when the namespace or the module ends, once for each namespace for which
+    /// `init` succeeded.
     unsafe extern "C" fn exit(net: *mut bindings::net) {
         // SAFETY: `init` made the state, and the core calls `exit` once. By then the namespace has
         // no socket with a descriptor and no device, or no device that delivers packets to this
-        // module. `pre_exit` ended the sockets without a descriptor, and the core has since waited
-        // for the read sections in which a timer or a packet may have used the state.
+        // module. `pre_exit` ended the sockets without a descriptor. A timer or a packet may have
+        // used the state in a read section, and the core has since waited for all read sections.
         unsafe {
             let id = *T::operations().id.get();
             ptr::drop_in_place(bindings::net_generic(net, id).cast::<T>());

@@ -16,8 +16,8 @@ pub(crate) trait Expire: Send + Sync + Sized + 'static {
 }
 
 /// A value in an [`Arc`], with its timer. The timer holds no reference: dropping the value cancels
-/// the timer and waits for a running callback. So the last reference must not be dropped with a
-/// lock held that [`Expire::expired`] takes, as that would deadlock.
+/// the timer and waits for a running callback. So while the last reference is dropped, no lock that
+/// [`Expire::expired`] takes may be held. Otherwise the drop would deadlock.
 #[repr(C)]
 pub(crate) struct OwnedTimer<T: Expire> {
     timer: UnsafeCell<bindings::hrtimer>,
@@ -38,8 +38,8 @@ impl<T: Expire> OwnedTimer<T> {
     ///
     /// `ENOMEM`.
     pub(crate) fn new_atomic(value: T) -> Result<Arc<Self>> {
-        // The memory is allocated first: an `OwnedTimer` that existed when the allocation failed
-        // would be dropped, which would cancel a timer that was not set up.
+        // The memory is allocated first. If the `OwnedTimer` existed before the allocation and the
+        // allocation failed, its `drop` would cancel a timer that was not set up.
         let place = UniqueArc::<Self>::new_uninit(GFP_ATOMIC)?;
         let this = Arc::from(place.write(OwnedTimer {
             // SAFETY: All-zero bytes are a valid value, which `setup_raw` overwrites next.

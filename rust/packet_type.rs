@@ -14,9 +14,9 @@ use kernel::ffi::c_int;
 
 /// Receives the frames of one Ethernet type.
 pub(crate) trait Handler: 'static {
-    /// Handles a frame that came through `device`, which may be in any namespace. The data of `skb`
-    /// start after the Ethernet header. The device keeps its namespace and index during the read
-    /// section.
+    /// Handles a frame that came through `device`. The device may be in any namespace. The data of
+    /// `skb` start after the Ethernet header. The device keeps its namespace and index during the
+    /// read section.
     fn receive(skb: Skb, device: &Device, section: &rcu::Read, softirq: Softirq<'_>);
 }
 
@@ -69,8 +69,8 @@ impl<H: Handler> Registration<H> {
 
     /// # Safety
     ///
-    /// Called by the core in a softirq and a read section, with a buffer that the core gives away,
-    /// and with the device that the buffer came through.
+    /// Called by the core in a softirq and a read section. The core gives the buffer away, and
+    /// passes the device through which the buffer came.
     unsafe extern "C" fn call(
         skb: *mut bindings::sk_buff,
         dev: *mut bindings::net_device,
@@ -139,9 +139,9 @@ impl<H: Handler> Registration<H> {
     }
 }
 
-/// Exchanges a received buffer, which other handlers may share, for one that no one else changes.
-/// Returns `None` if there is no memory. Also clears a send time that a sender on this host has
-/// set, since the send time is not the time of receipt.
+/// Exchanges a received buffer, which other handlers may share, for a private one. Returns `None`
+/// if there is no memory. A sender on this host may have set a send time. It is cleared, since it
+/// is not the time of receipt.
 ///
 /// # Safety
 ///

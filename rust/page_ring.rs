@@ -2,11 +2,10 @@
 
 //! A ring of the pages that a stream has filled and will reuse.
 //!
-//! The kernel zeroes most pages on allocation (`init_on_alloc`), which costs a stream more than
-//! half of the time that copying its data takes. `skb_page_frag_refill` reuses the page that a task
-//! filled last; this ring also reuses earlier pages. A page is reused when it has no other
-//! references, which means that its data was acknowledged, and that no device or receiver on this
-//! host uses the page.
+//! The kernel zeroes most pages on allocation (`init_on_alloc`). For a stream, this takes more than
+//! half as long as copying its data. `skb_page_frag_refill` reuses the page that a task filled
+//! last; this ring also reuses earlier pages. A page is reused when it has no other references. By
+//! then its data was acknowledged, and no device or receiver on this host uses the page.
 //!
 //! C header: [`include/linux/skbuff.h`](srctree/include/linux/skbuff.h), `struct page_frag`
 
@@ -91,10 +90,10 @@ impl PageRing {
         }
     }
 
-    /// Makes `pages` offer bytes that are free to be written: the rest of its page, a page of the
-    /// ring without other references, or a new page. A full page is added to the ring, which keeps
-    /// at most twice `bytes`: the bytes in flight, and as many again that a receiver on this host
-    /// still holds or that are free. Returns `false` if there is no memory. The task may sleep.
+    /// Makes `pages` offer bytes to write to. They are the rest of its page, a page of the ring
+    /// without other references, or a new page. A full page is added to the ring. The ring keeps at
+    /// most twice `bytes`: once for the bytes in flight, and once for bytes that are free or still
+    /// held by a receiver on this host. Returns `false` if there is no memory. The task may sleep.
     ///
     /// # Safety
     ///

@@ -21,7 +21,7 @@ use crate::net::errno::prelude::*;
 use core::ptr;
 use kernel::ffi::c_int;
 
-/// The flag of a send call that passes pages, which the protocol may keep
+/// The flag of a send call that passes pages. The protocol may keep these pages
 /// (`include/linux/socket.h`).
 const MSG_SPLICE_PAGES: c_int = bindings::MSG_SPLICE_PAGES as c_int;
 
@@ -113,10 +113,10 @@ impl Buffer {
     /// further page references. It is 0 if the buffer has a clone, or if the socket must not use
     /// the task's pages. Advances the message by the bytes appended.
     ///
-    /// The bytes are copied into pages of the running task, as in TCP, unless the call passes its
-    /// own pages (`MSG_SPLICE_PAGES`) or the bytes stay [in place](Message::is_in_place). Full
-    /// pages go to the stream's `ring`, whose size depends on the limit of the send buffer, and are
-    /// reused later.
+    /// As in TCP, the bytes are copied into pages of the running task. They are not copied if the
+    /// call passes its own pages (`MSG_SPLICE_PAGES`), or if the bytes stay [in
+    /// place](Message::is_in_place). Full pages go to the stream's `ring`, whose size depends on
+    /// the limit of the send buffer, and are reused later.
     ///
     /// # Errors
     ///
@@ -140,9 +140,9 @@ impl Buffer {
         if msg.flags() & MSG_SPLICE_PAGES != 0 {
             return self.append_spliced(msg, len);
         }
-        // SAFETY: `task_pages` returns null, or the page fragment of the running task, which only
-        // that task's calls use. None of them comes in between, since the function returns null for
-        // a socket that memory reclaim uses.
+        // SAFETY: `task_pages` returns null, or the page fragment of the running task. Only calls
+        // of this task use the fragment. No other call of the task comes in between, since the
+        // function returns null for a socket that memory reclaim uses.
         let Some(pages) = (unsafe { sock.task_pages().as_mut() }) else {
             return Ok(0);
         };
@@ -231,8 +231,8 @@ impl Buffer {
     unsafe fn refer(&mut self, place: Place, page: *mut bindings::page, offset: u32, len: u32) {
         let skb = self.as_ptr();
         // SAFETY: The buffer is borrowed exclusively. By the caller's promise, the last fragment is
-        // of this page, or there is room for one more fragment, which gets its own reference to the
-        // page.
+        // of this page, or there is room for one more fragment. A new fragment gets its own
+        // reference to the page.
         unsafe {
             match place {
                 Place::Last => bindings::skb_grow_last_frag(skb, len as c_int),
@@ -260,8 +260,8 @@ impl Buffer {
     }
 
     /// Appends a view of `len` bytes of `store` from `offset` on. Returns `false` if `store` does
-    /// not have all these bytes in pages, or if this buffer has a clone, cannot refer to all the
-    /// bytes, or refers to a different completion notification.
+    /// not have all these bytes in pages. Also returns `false` if this buffer has a clone, cannot
+    /// refer to all the bytes, or refers to a different completion notification.
     #[inline]
     pub(crate) fn append_view(&mut self, store: &Buffer, offset: usize, len: usize) -> bool {
         let whole = store.span(offset, len).is_some() && store.is_paged();

@@ -18,8 +18,8 @@ pub(crate) struct PerCpu<const N: usize>(NonNull<c_void>);
 
 // SAFETY: The memory is not tied to the task that allocated it.
 unsafe impl<const N: usize> Send for PerCpu<N> {}
-// SAFETY: Adding to a processor's word (`this_cpu_add`) is atomic with respect to all code that may
-// interrupt or preempt it on that processor, including softirqs of other tasks. Each word is read
+// SAFETY: Adding to a processor's word (`this_cpu_add`) is atomic with respect to all code on that
+// processor that may interrupt or preempt it, including softirqs of other tasks. Each word is read
 // in a single load.
 unsafe impl<const N: usize> Sync for PerCpu<N> {}
 

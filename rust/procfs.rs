@@ -90,9 +90,9 @@ impl Output {
         let bytes = line.as_bytes();
         // SAFETY: `file` is valid while it is being shown.
         let fits = bytes.len() < unsafe { bindings::seq_room(self.file) };
-        // If the first line of a record does not fit, it is passed to the core all the same, which
-        // tells the core that the record needs more room. This must not be done for a later line,
-        // because the record would lose the lines that it already has.
+        // If the first line of a record does not fit, it is passed to the core all the same. The
+        // core then knows that the record needs more room. A later line must not be passed in this
+        // case, because the record would lose its previous lines.
         if fits || !self.begun {
             // SAFETY: `file` is valid while it is being shown, and `bytes` is borrowed.
             unsafe { bindings::seq_write(self.file, bytes.as_ptr().cast(), bytes.len()) };
@@ -361,8 +361,8 @@ fn record(reader: &Reader) -> *mut c_void {
 
 /// # Safety
 ///
-/// Called by the core with an open file that a [`Directory`] created, and with the number of a
-/// record: 0, or the number that follows the last record shown.
+/// Called by the core with an open file of a [`Directory`], and with the number of a record. The
+/// number is 0, or follows the last record shown.
 unsafe extern "C" fn start(file: *mut bindings::seq_file, number: *mut i64) -> *mut c_void {
     // SAFETY: By the caller's promise, `file` is such a file, and `number` is valid.
     let (reader, number) = unsafe { (reader(file), *number) };
@@ -418,7 +418,7 @@ unsafe extern "C" fn write<S: Edit>(
     // the caller's promise, `text` has `len` bytes.
     let (net, text) = unsafe {
         let net = Net::from_raw(bindings::seq_file_net(bindings::file_seq(file)));
-        // Both the task that opened the file and the task that writes need `CAP_NET_ADMIN`.
+        // `CAP_NET_ADMIN` is needed both by the task that opened the file and by the writing task.
         if !bindings::file_may_configure(file, net.as_ptr()) {
             return EPERM.to_errno();
         }

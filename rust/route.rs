@@ -51,9 +51,9 @@ fn neighbour(device: &Device, ip: [u8; 4]) -> Option<Mac> {
     known.then(|| Mac(*address.first_chunk().unwrap_or(&[0; 6])))
 }
 
-/// Returns the device of a route, valid for the read section. A route does not hold its device:
-/// when the device is removed, the core replaces it in the route with a device that is not Ethernet
-/// (`dst_dev_put`).
+/// Returns the device of a route, valid for the read section. A route does not hold its device.
+/// When the device is removed, the core replaces the device in the route with one that is not
+/// Ethernet (`dst_dev_put`).
 ///
 /// # Safety
 ///

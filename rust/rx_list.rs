@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Merges received packets that the core passes on as one list, as it does for a driver with NAPI
-//! whose packets GRO does not merge (`ethtool -K DEVICE gro off`). Packets that are neighbours in
-//! the list and follow each other in one connection become one buffer, as in [`gro`], so that the
-//! connection processes them at once.
+//! Merges received packets if the core passes them on as one list. The core does so for a driver
+//! with NAPI if GRO is off (`ethtool -K DEVICE gro off`). Packets that are neighbours in the list
+//! and follow each other in one connection become one buffer, as in [`gro`]. So the connection
+//! processes these packets at once.
 //!
 //! C headers: [`include/linux/netdevice.h`](srctree/include/linux/netdevice.h) (`list_func`),
 //! [`include/linux/skbuff.h`](srctree/include/linux/skbuff.h)
@@ -63,7 +63,7 @@ impl Run {
         let Some(way) = way.flatten() else {
             return Err(skb);
         };
-        // SAFETY: `begin` has made the header linear, and `gro::movable` has just found that no
+        // SAFETY: `begin` has made the header linear, and `gro::movable` above has found that no
         // clone shares it.
         let whole = unsafe { slice::from_raw_parts_mut((*first).data, P::HEADER_LEN) };
         let Some(more) = P::join(whole, header, self.held, len) else {

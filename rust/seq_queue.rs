@@ -136,8 +136,8 @@ impl<N: Sequenced> SeqQueue<N> {
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<Skb> {
         let raw = self.first;
-        // SAFETY: By the invariant, `raw` is null or a buffer to which the queue holds the only
-        // reference, which the `Skb` takes over.
+        // SAFETY: By the invariant, `raw` is null, or a buffer with the queue's only reference. The
+        // `Skb` takes over this reference.
         let skb = unsafe { Skb::from_raw(raw) }?;
         // SAFETY: `raw` is valid, and was the first buffer of the queue until now.
         unsafe {

@@ -116,9 +116,10 @@ impl RawSock {
         times != 0 || self.has_flag(bindings::sock_flags_SOCK_RCVTSTAMP)
     }
 
-    /// Returns whether queueing disciplines need this socket as the owner of its frames, to report
-    /// frames that are sent too late (`SO_TXTIME`) or to pace frames (`SO_MAX_PACING_RATE`). Frames
-    /// with timestamps need an owner, too, but this does not consider timestamps.
+    /// Returns whether queueing disciplines need this socket as the owner of its frames. They need
+    /// it to report frames that are too late (`SO_TXTIME`), or to pace frames
+    /// (`SO_MAX_PACING_RATE`). Frames with timestamps need an owner, too, but this does not
+    /// consider timestamps.
     #[inline]
     pub(crate) fn owns_frames(&self) -> bool {
         // SAFETY: The socket is valid. The field is read in a single load, as the core reads it.
@@ -231,7 +232,7 @@ impl<P: Protocol> Sock<P> {
     /// if it has changed; the protocol applies it.
     ///
     /// Wakes writers if the send buffer has become larger. The core has done so when it raised
-    /// `SO_SNDBUF` of `front`, but a writer may have run since then, found the limit of this socket
+    /// `SO_SNDBUF` of `front`. But since then a writer may have run, found the limit of this socket
     /// unchanged, and gone back to sleep.
     pub(super) fn adopt_options(&self, front: &RawSock) -> Option<c_int> {
         let mut guard = self.lock();

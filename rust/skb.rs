@@ -61,7 +61,7 @@ pub(crate) trait Note: Copy {
 /// memory.
 type Offset = bindings::sk_buff_data_t;
 
-/// A borrowed `sk_buff`: from the [`Skb`] that owns it, or from a queue that holds it.
+/// An `sk_buff` borrowed from its owner: an [`Skb`] or a queue.
 ///
 /// The type has no size in Rust: it marks the address of a C structure. So `mem::swap` and the like
 /// move nothing, and a `&mut Buffer` cannot take a buffer out of its queue.
@@ -157,9 +157,9 @@ impl Buffer {
         u32::from(kind) == bindings::PACKET_HOST
     }
 
-    /// Returns the sender's Ethernet address of a received frame. `None` if no Ethernet header
-    /// precedes the data: frames of a device that claims to be Ethernet may lack the header, since
-    /// the owner of a `tun` device may set its type.
+    /// Returns the sender's Ethernet address of a received frame. Returns `None` if no Ethernet
+    /// header precedes the data. A device may claim to be Ethernet, and its frames may lack the
+    /// header, since the owner of a `tun` device may set the device's type.
     #[inline]
     pub(crate) fn source(&self) -> Option<Mac> {
         const UNSET: u16 = !0;
@@ -173,7 +173,7 @@ impl Buffer {
         if at == UNSET || end > (data as usize).wrapping_sub(head as usize) {
             return None;
         }
-        // SAFETY: As just checked, the header ends where the data start or before, so all of it
+        // SAFETY: By the check above, the header ends where the data start or before, so all of it
         // lies in the buffer's memory. `ethhdr` is a packed structure, so any address is aligned
         // for it.
         unsafe {
@@ -401,8 +401,8 @@ impl Buffer {
 
     /// Returns a buffer of the same data with `header` in front. The buffer is a clone or, while an
     /// earlier clone exists that may use the headroom, a copy. Returns `None` if there is no
-    /// memory, if the headroom is too short, or if a clone is needed and this buffer has not given
-    /// up the right to its headroom (`nohdr`).
+    /// memory, or if the headroom is too short. Also returns `None` if a clone is needed and this
+    /// buffer has not given up the right to its headroom (`nohdr`).
     #[inline]
     pub(crate) fn with_header(&self, header: &[u8], context: Context) -> Option<Skb> {
         // SAFETY: By the invariant of `Buffer`, the buffer is valid.
@@ -500,8 +500,8 @@ impl Buffer {
         Ok(())
     }
 
-    /// Clears the device that the frame came through, which may be removed while the buffer is
-    /// queued.
+    /// Clears the device through which the frame came. The device may be removed while the buffer
+    /// is queued.
     #[inline]
     pub(crate) fn forget_device(&mut self) {
         // SAFETY: The buffer is borrowed exclusively. Lists link buffers by other fields.
@@ -557,8 +557,8 @@ pub(crate) struct Skb(NonNull<bindings::sk_buff>);
 // SAFETY: A buffer is not tied to the CPU or task that allocated it.
 unsafe impl Send for Skb {}
 
-/// The alignment of fragments in a task's page, in bytes: a cache line, so that a buffer's header
-/// is aligned like that of a buffer from the core.
+/// The alignment of fragments in a task's page, in bytes. This is a cache line, so a buffer's
+/// header is aligned like the header of a buffer from the core.
 const FRAGMENT_ALIGN: u32 = 64;
 
 /// Returns the size of the memory of a buffer with room for `headroom` and `size` bytes; `None` if
@@ -580,8 +580,8 @@ impl Skb {
     ///
     /// # Safety
     ///
-    /// `skb` is null, or a valid buffer that fulfils the type's invariant, of which one reference
-    /// is given away.
+    /// `skb` is null, or a valid buffer that fulfils the type's invariant. The caller gives one
+    /// reference to the buffer away.
     #[inline]
     pub(super) unsafe fn from_raw(skb: *mut bindings::sk_buff) -> Option<Self> {
         NonNull::new(skb).map(Skb)
@@ -620,9 +620,9 @@ impl Skb {
     }
 
     /// Allocates a buffer in a fragment of a page, as drivers do for received packets. This takes
-    /// less time than an allocation from a slab, because the kernel zeroes every slab object on
-    /// allocation (`init_on_alloc`), but does not allocate fragments one by one. Returns `None` if
-    /// there is no memory, or if the buffer exceeds a page.
+    /// less time than an allocation from a slab. The kernel zeroes every slab object on allocation
+    /// (`init_on_alloc`), but does not allocate fragments one by one. Returns `None` if there is no
+    /// memory, or if the buffer exceeds a page.
     ///
     /// The fragment is charged to no memory cgroup, and keeps its whole page, usually of 32 KiB, in
     /// use. For a task use [`alloc_charged`](Self::alloc_charged).
@@ -645,8 +645,8 @@ impl Skb {
         }
     }
 
-    /// Works like [`alloc_fragment`](Self::alloc_fragment), but for a send call on `sock`: the
-    /// buffer is a fragment of the running task's page, which is charged to the task's memory
+    /// Works like [`alloc_fragment`](Self::alloc_fragment), but for a send call on `sock`. The
+    /// buffer is a fragment of the running task's page. The page is charged to the task's memory
     /// cgroup. Returns `None` if there is no memory, if the buffer exceeds a page, or if the socket
     /// must not use the task's page. The task may sleep.
     #[inline]
@@ -656,9 +656,9 @@ impl Skb {
         size: usize,
     ) -> Option<Self> {
         let whole = fragment_size(headroom, size)?;
-        // SAFETY: `task_pages` returns null, or the page fragment of the running task, which only
-        // that task's calls use. None of them comes in between, since the function returns null for
-        // a socket that memory reclaim uses.
+        // SAFETY: `task_pages` returns null, or the page fragment of the running task. Only calls
+        // of this task use the fragment. No other call of the task comes in between, since the
+        // function returns null for a socket that memory reclaim uses.
         let pages = unsafe { sock.task_pages().as_mut() }?;
         // Rounding up does not exceed the page, whose size is a multiple of the alignment.
         pages.offset = pages.offset.wrapping_add(FRAGMENT_ALIGN - 1) & !(FRAGMENT_ALIGN - 1);
@@ -667,8 +667,8 @@ impl Skb {
             return None;
         }
         // SAFETY: After the refill, the page has at least `whole` bytes from `offset` on, since
-        // `whole` is at most a page, and only the task uses them. The buffer takes over these bytes
-        // and a reference to the page, and uses no other part of it. The page is not in high
+        // `whole` is at most a page. Only the task uses these bytes. The buffer takes over these
+        // bytes and a reference to the page, and uses no other part of it. The page is not in high
         // memory, which the flags do not request. Without a buffer, `skb_free_frag` drops the
         // reference.
         unsafe {
@@ -685,8 +685,8 @@ impl Skb {
 
     /// # Safety
     ///
-    /// `skb` is null, or a new buffer with at least `headroom` bytes of room, of which one
-    /// reference is given away.
+    /// `skb` is null, or a new buffer with at least `headroom` bytes of room. The caller gives one
+    /// reference to the buffer away.
     #[inline]
     unsafe fn fresh(skb: *mut bindings::sk_buff, headroom: usize) -> Option<Self> {
         // SAFETY: By the caller's promise, `skb` is null or a new buffer, hence empty, with
@@ -714,10 +714,10 @@ impl Skb {
         }
     }
 
-    /// Clears the state that a clone has left, if the buffer is *plain*: apart from its bytes, it
-    /// is in the state in which [`Self::alloc`] returns a buffer. That is, its bytes are not shared
-    /// and are all linear, and no socket, route or device has attached anything to the buffer.
-    /// Returns `false` if it is not plain.
+    /// Clears the state that a clone has left, if the buffer is *plain*. Apart from its bytes, a
+    /// plain buffer is in the same state as a new buffer from [`Self::alloc`]. That is, its bytes
+    /// are not shared and are all linear, and no socket, route or device has attached anything to
+    /// the buffer. Returns `false` if it is not plain.
     #[inline]
     pub(super) fn renew_plain(&mut self) -> bool {
         // SAFETY: The buffer is ours. The helper changes it only if there is no clone or other

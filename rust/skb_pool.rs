@@ -40,7 +40,7 @@ impl SkbPool {
     }
 
     /// Keeps a buffer for reuse. Frees the buffer instead if the stack already has `most` buffers,
-    /// if the buffer's bytes are still shared, or if it has state that plain buffers lack.
+    /// or if the buffer is not plain because its bytes are still shared or it has further state.
     #[inline]
     pub(crate) fn put(&mut self, mut skb: Skb, most: u16) {
         if self.count >= most || !skb.renew_plain() {
@@ -88,8 +88,8 @@ impl SkbPool {
 
     #[inline]
     fn pop(&mut self) -> Option<Skb> {
-        // SAFETY: By the invariant, `first` is null, or a buffer to which the stack holds the only
-        // reference, which the `Skb` takes over.
+        // SAFETY: By the invariant, `first` is null, or a buffer with the stack's only reference.
+        // The `Skb` takes over this reference.
         let skb = unsafe { Skb::from_raw(self.first) }?;
         // SAFETY: The buffer is ours and on no other list, so its `next` is the pool's link.
         unsafe {

@@ -103,8 +103,9 @@ pub(crate) fn task_is_exiting() -> bool {
 ///
 /// # Invariants
 ///
-/// A reference is to a valid `struct sock`, which is not freed during the borrow: its owner holds a
-/// reference to the socket, or is in a read section that the memory outlives.
+/// A reference is to a valid `struct sock`, which is not freed during the borrow. The reference's
+/// owner holds a reference count of the socket, or is in a read section, and the memory outlives
+/// this section.
 #[repr(transparent)]
 pub(crate) struct RawSock(UnsafeCell<bindings::sock>);
 
@@ -246,8 +247,8 @@ impl RawSock {
         unsafe { bindings::may_bind_port(bindings::sock_net(self.as_ptr()), port) }
     }
 
-    /// Stores the processor on which `skb` arrived (`SO_INCOMING_CPU`), the device queue through
-    /// which it arrived (`SO_BUSY_POLL`), and its flow (receive flow steering).
+    /// Stores how `skb` arrived: on which processor (`SO_INCOMING_CPU`), through which device queue
+    /// (`SO_BUSY_POLL`), and in which flow (receive flow steering).
     #[inline]
     pub(crate) fn note_arrival(&self, skb: &Buffer) {
         // SAFETY: Both pointers are valid. The function makes single stores, as the core does
@@ -630,8 +631,8 @@ impl<P: Protocol<Kind = Stream>> Locked<'_, P> {
         unsafe { Queue::from_raw(self.sock.waiting.get()) }
     }
 
-    /// Queues a received buffer that is out of order, after the last queued buffer for which
-    /// `follows` returns true.
+    /// Queues a received out-of-order buffer, after the last queued buffer for which `follows`
+    /// returns true.
     pub(crate) fn queue_waiting(&mut self, skb: Skb, follows: impl Fn(&Buffer) -> bool) {
         let sock = self.sock;
         // SAFETY: The queue is this socket's.
@@ -763,8 +764,8 @@ impl<P: Protocol> NewChild<P> {
         let sk = unsafe { bindings::sk_clone(listener, Context::Softirq.gfp(), true) };
         let sk = NonNull::new(sk)?.as_ptr();
         // SAFETY: `sk` is a new socket to which no one else has a reference. It is a byte copy of
-        // the listener, which still owns what the copied parts refer to, so `init` overwrites them
-        // without dropping them. The child is in no table.
+        // the listener. The listener still owns everything to which the copied parts refer, so
+        // `init` overwrites these parts without dropping them. The child is in no table.
         unsafe {
             Sock::<P>::init(sk, shared, state);
             (*sk).sk_ack_backlog = 0;
@@ -773,8 +774,8 @@ impl<P: Protocol> NewChild<P> {
             // Programs identify sockets by their cookie: the child gets its own when a program asks
             // for it.
             (*sk).__sk_common.skc_cookie.counter = 0;
-            // The copied pointer to the listener's front, to which the child has no reference, is
-            // cleared.
+            // The copied pointer to the listener's front is cleared, since the child has no
+            // reference to the front.
             bindings::sk_forget_front(sk);
         }
         // SAFETY: `sk_clone` made two references: a descriptor's, which the child does not have

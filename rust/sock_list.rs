@@ -23,12 +23,13 @@ use core::{
     },
 };
 
-/// One of the two sets of links through which a socket can be in lists. With each set it can be in
+/// One of the two sets of links by which lists contain a socket. With each set, a socket can be in
 /// the lists of one [`SockLists`] at a time.
 ///
 /// # Safety
 ///
-/// [`of`](Self::of) always returns the same part of `sock`, which no other implementation returns.
+/// [`of`](Self::of) always returns the same part of `sock`. No other implementation returns this
+/// part.
 pub(crate) unsafe trait Link<P: Protocol>: Sized + 'static {
     /// The value that each socket has in the lists, stored beside the links.
     type Slot: Default + Send;
@@ -96,7 +97,8 @@ impl<P: Protocol, L: Link<P>> Default for Links<P, L> {
 ///
 /// The lists contain only nodes of sockets whose `owner` is the first head. `held` of such a socket
 /// refers to the socket itself, so the node is valid. If the `owner` of a socket is the first head,
-/// the other fields of its links are accessed only through an exclusive reference to these lists.
+/// the other fields of the socket's [`Links`] are accessed only through an exclusive reference to
+/// these lists.
 pub(crate) struct SockLists<P: Protocol, const N: usize, L: Link<P> = SlotLink> {
     heads: KBox<UnsafeCell<[bindings::list_head; N]>>,
     _sockets: PhantomData<(SockRef<P>, fn() -> L)>,

@@ -8,8 +8,8 @@ use super::bindings;
 use core::marker::PhantomData;
 use kernel::types::NotThreadSafe;
 
-/// Evidence that the code runs in a softirq, or has disabled bottom halves: no softirq can
-/// interrupt it and wait for a lock that it holds.
+/// Evidence that the code runs in a softirq, or has disabled bottom halves. So no softirq can
+/// interrupt the code and then wait for one of its locks.
 ///
 /// The evidence does not exclude other softirqs on this processor. On PREEMPT_RT, softirqs run in
 /// tasks, and a softirq of another task may preempt the code. So even data of a single processor

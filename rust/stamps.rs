@@ -34,8 +34,8 @@ pub(crate) struct Wish {
 }
 
 impl Wish {
-    /// Checks the request for a stream, whose numbers count bytes, so that a call cannot choose
-    /// them.
+    /// Checks the request for a stream. The numbers of a stream count bytes, so a call cannot
+    /// choose a number.
     ///
     /// # Errors
     ///
@@ -148,9 +148,9 @@ impl RawSock {
     }
 
     /// Makes the core accept numbers (`SOF_TIMESTAMPING_OPT_ID`) on a TCP socket whose companion
-    /// has the connection: without a TCP connection, the core rejects a change of this flag.
-    /// Returns the former flags, to be [restored](Self::undo_stamp_numbers) if the core rejects the
-    /// other flags; `None` if nothing changes.
+    /// has the connection. The core rejects a change of this flag on a socket without a TCP
+    /// connection. Returns the former flags, to be [restored](Self::undo_stamp_numbers) if the core
+    /// rejects the other flags; `None` if nothing changes.
     pub(super) fn begin_stamp_numbers(&self) -> Option<u32> {
         // SAFETY: This runs in process context. The core also writes the flags under this lock.
         unsafe { bindings::lock_sock_nested(self.as_ptr(), 0) };
@@ -185,8 +185,8 @@ impl RawSock {
 
 impl<P: Protocol> Sock<P> {
     /// Returns the level and type of the control message with a report, and the length of the
-    /// offender's address in that message. A companion's reports have the level and type that the
-    /// family of the socket in front of it uses, and room for an address of that family.
+    /// offender's address in that message. A companion's reports have the level and type of the
+    /// family of the socket in front of it, and room for an address of this family.
     pub(super) fn report_kind(&self, level: c_int, kind: c_int) -> (c_int, c_int, usize) {
         const AF_INET6: u16 = bindings::AF_INET6 as u16;
         let Some(front) = self.tcp_front() else {
@@ -248,9 +248,9 @@ impl Skb {
     /// host. The owner gets the reports. Does nothing if the last reference to `sock` is gone, or
     /// while the module is being unloaded. Call this before `set_class`.
     ///
-    /// The owner is never the socket in front of a companion. Whether a report contains the frame
-    /// depends on the owner's flags when the report is queued, and TCP's functions would read IP
-    /// header fields in such a frame.
+    /// The owner is never the socket in front of a companion. The owner's flags decide whether a
+    /// report contains the frame, and are read when the report is queued. TCP's functions would
+    /// read IP header fields in such a frame.
     pub(crate) fn set_owner<P: Protocol>(&mut self, sock: &Sock<P>) {
         if let Some(held) = sock.try_hold().filter(|held| P::vtable().pin(held)) {
             // SAFETY: The buffer is ours. The held socket may own further buffers, and is freed

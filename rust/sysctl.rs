@@ -198,8 +198,8 @@ unsafe impl<N: PerNamespace> PerNet for Directory<N> {
 impl<N: PerNamespace> Drop for Directory<N> {
     fn drop(&mut self) {
         // SAFETY: By the invariant, `header` is registered, and it is unregistered only here. The
-        // function waits for running handlers, and a file that is still open calls none afterwards,
-        // so the table and the numbers may be freed next.
+        // function waits for running handlers, and an open file calls no handler afterwards. So the
+        // table and the numbers may be freed next.
         unsafe { bindings::unregister_net_sysctl_table(self.header.as_ptr()) };
     }
 }

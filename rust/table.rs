@@ -29,8 +29,8 @@ use core::{
     },
 };
 
-/// One of the two links through which a socket can be in a table. Through each link it can be in
-/// one table at a time.
+/// One of the two links by which a table contains a socket. By each link, a socket can be in one
+/// table at a time.
 ///
 /// # Safety
 ///
@@ -58,8 +58,8 @@ unsafe impl Link for LookupLink {
     }
 }
 
-// SAFETY: The core leaves the node to the protocol. It declares `skc_bind_node` as a node of a list
-// that ends with null (`hlist_node`), which has the same layout.
+// SAFETY: The core leaves the node to the protocol. It declares `skc_bind_node` as a `hlist_node`,
+// the node of a list that ends with null. Both node types have the same layout.
 unsafe impl Link for PortLink {
     const OFFSET: usize = offset_of!(bindings::sock, __sk_common.__bindgen_anon_4.skc_bind_node);
 
@@ -276,9 +276,9 @@ impl<P: Protocol, L: Link> Table<P, L> {
     }
 
     /// Calls `f` for every socket from `from` on, in a read section for each bucket, until `f`
-    /// fails. `from` is then the position of the socket for which `f` failed. A socket that is
-    /// inserted, removed or moved during the walk may be left out, and may cause other sockets to
-    /// be left out or visited twice.
+    /// fails. `from` is then the position of the socket for which `f` failed. Sockets may be
+    /// inserted, removed or moved during the walk. Such a socket may be left out, and may cause
+    /// other sockets to be left out or visited twice.
     ///
     /// # Errors
     ///

@@ -2,10 +2,11 @@
 
 //! The high-resolution timer of a socket.
 //!
-//! The timer holds no reference: if it is started while its callback runs, the references held for
-//! expiries cannot be counted. Instead the socket's destructor waits for the callback, after the
-//! last reference and an RCU grace period. The lock holder decides the expiry time. Others may arm
-//! the timer to have the socket processed; the lock holder may postpone the expiry.
+//! The timer holds no reference to the socket. If the timer is started while its callback runs, the
+//! references held for expiries cannot be counted. Instead the socket's destructor waits for the
+//! callback, after the last reference and an RCU grace period. The lock holder decides the expiry
+//! time. Others may arm the timer to have the socket processed; the lock holder may postpone the
+//! expiry.
 //!
 //! C header: [`include/linux/hrtimer.h`](srctree/include/linux/hrtimer.h)
 
@@ -100,8 +101,8 @@ pub(super) unsafe fn cancel<P: Protocol>(sock: &Sock<P>) {
 ///
 /// Called by the timers' core, with the timer of a socket of `P`.
 unsafe extern "C" fn fire<P: Protocol>(timer: *mut bindings::hrtimer) -> bindings::hrtimer_restart {
-    // SAFETY: The socket's memory stays until [`cancel`] has waited for this callback, even if the
-    // protocol drops the last reference in this callback, which only starts an RCU grace period.
+    // SAFETY: The socket's memory stays until [`cancel`] has waited for this callback. Even if the
+    // protocol drops the last reference in this callback, the drop only starts an RCU grace period.
     let sock = unsafe { &*Sock::<P>::from_timer(timer) };
     // SAFETY: Timers of this mode expire in softirq context.
     let softirq = unsafe { Softirq::assume() };

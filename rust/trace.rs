@@ -2,9 +2,9 @@
 
 //! Trace events, and the reasons for dropping packets.
 //!
-//! The kernel crate's `declare_trace!` only finds the tracepoints of the kernel's own Rust code, so
-//! each event is reached through a C function that tests its static branch. None of the events is
-//! on a packet's fast path.
+//! The kernel crate's `declare_trace!` only finds the tracepoints of the kernel's own Rust code. So
+//! each event is reached through a C function, which tests the event's static branch. None of the
+//! events is on a packet's fast path.
 //!
 //! C headers: `rust/enet_trace.h`,
 //! [`include/net/dropreason-core.h`](srctree/include/net/dropreason-core.h)

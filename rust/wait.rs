@@ -70,8 +70,8 @@ fn undisturbed(timeout: c_long) -> Result {
     Ok(())
 }
 
-/// Sleeps once by calling `nap`, which takes the remaining time and returns the time that then
-/// remains.
+/// Sleeps once by calling `nap`. The function `nap` takes the remaining time, and returns the time
+/// that remains afterwards.
 ///
 /// # Errors
 ///
@@ -138,9 +138,9 @@ impl<P: Protocol> Call<'_, P> {
         unsafe { bindings::sk_can_busy_loop(self.as_ptr()) }
     }
 
-    /// Processes frames from the device queue that the socket's last packet came through. If
-    /// `once`, polls the queue only once; otherwise until a packet is in the receive queue or the
-    /// time of `SO_BUSY_POLL` has elapsed.
+    /// Processes frames from the device queue through which the socket's last packet came. If
+    /// `once`, polls the queue only once. Otherwise polls it until a packet is in the receive
+    /// queue, or the time of `SO_BUSY_POLL` has elapsed.
     pub(crate) fn poll_device(&self, once: bool) {
         // SAFETY: By the invariant of `RawSock`, the socket is valid. The function finds the device
         // queue by the number in the socket, and keeps the queue until it returns.

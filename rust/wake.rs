@@ -25,9 +25,9 @@ impl RawSock {
     /// Wakes readers.
     #[inline]
     pub(crate) fn data_ready(&self) {
-        // SAFETY: `sock_init_data` or a user in the kernel has set the callback, which takes the
-        // socket that it belongs to. The callback is read in a single load, as the core reads it,
-        // since such users may replace it.
+        // SAFETY: `sock_init_data` or a user in the kernel has set the callback. Its argument is
+        // the socket to which it belongs. The callback is read in a single load, as the core reads
+        // it, since such users may replace it.
         unsafe {
             if let Some(ready) = ptr::read_volatile(&raw const (*self.as_ptr()).sk_data_ready) {
                 ready(self.as_ptr());
@@ -37,9 +37,9 @@ impl RawSock {
 
     /// Wakes all waiters, after a change of state.
     pub(crate) fn state_change(&self) {
-        // SAFETY: `sock_init_data` or a user in the kernel has set the callback, which takes the
-        // socket that it belongs to. The callback is read in a single load, as the core reads it,
-        // since such users may replace it.
+        // SAFETY: `sock_init_data` or a user in the kernel has set the callback. Its argument is
+        // the socket to which it belongs. The callback is read in a single load, as the core reads
+        // it, since such users may replace it.
         unsafe {
             if let Some(change) = ptr::read_volatile(&raw const (*self.as_ptr()).sk_state_change) {
                 change(self.as_ptr());

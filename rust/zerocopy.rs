@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Zero-copy send calls: buffers refer to the user's pages, and a *notice* (completion
-//! notification) reports to the program when the kernel no longer needs the pages. With
-//! `MSG_ZEROCOPY` the notice is a report in the error queue, as in TCP and UDP; `io_uring`
-//! (`IORING_OP_SEND_ZC`) passes its own notice.
+//! Zero-copy send calls. Buffers refer to the user's pages. A *notice* (completion notification)
+//! tells the program when the kernel no longer needs these pages. With `MSG_ZEROCOPY` the notice is
+//! a report in the error queue, as in TCP and UDP; `io_uring` (`IORING_OP_SEND_ZC`) passes its own
+//! notice.
 //!
 //! The send call holds a reference to its notice, and so does each buffer that refers to the user's
 //! pages. Dropping the last reference completes the notice.
@@ -128,8 +128,8 @@ impl Message<'_> {
         }
         // SAFETY: The message belongs to a running call, in a task. A companion reports its notices
         // on the socket in front of it, to which it holds a reference. `last` is valid. A notice is
-        // shared only if it belongs to the locked socket itself and not to a socket in front, since
-        // buffers with the locked socket's notice are reached only under its lock.
+        // shared only if it belongs to the locked socket, and not to a socket in front: buffers
+        // with the locked socket's notice are reached only under its lock.
         let raw = unsafe {
             let front = sock.front();
             let own = front == sock.as_ptr();
@@ -257,7 +257,7 @@ impl Buffer {
         };
         let queued = sock.write_queued().load(Relaxed);
         // SAFETY: All pointers are valid, the buffer is borrowed exclusively, and no clone shares
-        // it. The function charges the memory to `sock` only if that is a stream, which is checked
+        // it. The function charges the memory to `sock` only if `sock` is a stream. This is checked
         // here. On failure it leaves the buffer's data unchanged.
         let taken = unsafe {
             if u32::from((*sock.as_ptr()).sk_type) != SOCK_STREAM {
@@ -288,7 +288,7 @@ impl Buffer {
 
 impl<P: Protocol<Kind = Datagram>> Sock<P> {
     /// Appends `len` bytes of a message [in place](Message::is_in_place) to `skb`, by reference to
-    /// the user's pages, which are charged to the socket.
+    /// the user's pages. The pages are charged to the socket.
     ///
     /// # Errors
     ///

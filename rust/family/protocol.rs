@@ -3,11 +3,11 @@
 //! Registers a protocol, and decides which of its sockets hold the module.
 //!
 //! A descriptor holds the module. A socket outlives its descriptor by an RCU grace period, and for
-//! as long as something else refers to it: frames that it owns, until a device or a queueing
-//! discipline frees them, and notices of zero-copy sends. Such references may last for any time, so
-//! module exit must not wait for them: `rmmod` would hang, with the module half unregistered, and
-//! could not be killed. Instead the socket holds the module until its memory is freed, and `rmmod`
-//! fails with `EBUSY`.
+//! as long as something else refers to the socket. Frames that it owns refer to it until a device
+//! or a queueing discipline frees them, and so do notices of zero-copy sends. These references may
+//! last for any time, so module exit must not wait for them. Otherwise `rmmod` would hang, with the
+//! module half unregistered, and could not be killed. Instead the socket holds the module until its
+//! memory is freed, and `rmmod` fails with `EBUSY`.
 //!
 //! The core drops the socket's reference to the module (`sk_prot_free`) in its own code, since the
 //! module's code may be unloaded right after. The core finds the owner through `sk_prot_creator`,
@@ -139,8 +139,8 @@ impl<P: Operations> ProtocolRegistration<P> {
         let owner = module.as_ptr().cast();
         // SAFETY: This is the only registration there ever is, and no one reads the tables before
         // `registered` is set. The core finds the table `pinning` only through sockets. It reads
-        // the name, the owner and the slab cache there, and the name and the slab cache are those
-        // of `proto`.
+        // the name, the owner and the slab cache there. The name and the slab cache are the same as
+        // in `proto`.
         unsafe {
             for ops in [vtable.ops.get(), vtable.record_ops.get()] {
                 (*ops).family = c_int::from(family);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! Operations on the TCP socket in front of a companion. They return the TCP socket's own address,
-//! read its state under its lock (which orders the reader with other calls), and sleep on its wait
-//! queue.
+//! and sleep on its wait queue. They read its state under its lock, which orders the reader with
+//! other calls.
 //!
 //! C header: [`include/net/inet_sock.h`](srctree/include/net/inet_sock.h)
 
@@ -51,8 +51,8 @@ impl<M: Streams> StreamCall<'_, M> {
     }
 
     /// Returns the state of TCP's socket, loaded with the socket locked. This orders the caller
-    /// with every other section under this lock: either that section came before and its stores are
-    /// visible here, or it comes later and sees the caller's earlier stores.
+    /// with every other section under this lock. If that section came before, its stores are
+    /// visible here. If it comes later, it sees the caller's earlier stores.
     pub(crate) fn ordered_state(&self) -> u8 {
         let sk = self.sock().as_ptr();
         // SAFETY: The socket is valid. The call may sleep and has not locked the socket.

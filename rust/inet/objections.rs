@@ -35,8 +35,8 @@ enum Direction {
     Out = bindings::XFRM_POLICY_OUT as isize,
 }
 
-/// Returns whether an option is set that only TCP supports: a filter, which expects TCP headers; a
-/// key that signs segments (`TCP_MD5SIG`, TCP-AO); a segment size (`TCP_MAXSEG`); or repair
+/// Returns whether an option of TCP alone is set: a filter, which expects TCP headers; a key for
+/// the signatures of segments (`TCP_MD5SIG`, TCP-AO); a segment size (`TCP_MAXSEG`); or repair
 /// (`TCP_REPAIR`).
 ///
 /// # Safety
@@ -63,8 +63,8 @@ fn has_policy(sock: &RawSock, direction: Direction) -> bool {
 }
 
 /// Returns the reason why a companion must not carry a connection that a TCP socket opens or
-/// accepts, if any. Ignores policies for packets that the socket sends, since `connect` checks the
-/// route, which includes these policies.
+/// accepts, if any. Ignores policies for outgoing packets. `connect` checks the route, which
+/// includes these policies.
 ///
 /// # Safety
 ///
@@ -108,7 +108,7 @@ impl<P: Operations> Sock<P> {
     /// A user in the kernel that has taken over the listener, such as the NFS server, has replaced
     /// the listener's callbacks. A companion calls only its own callbacks, so that user would never
     /// accept the connection. Calling the replaced callbacks would require the lock of TCP's
-    /// socket, under which such users detach.
+    /// socket, because such a user detaches under this lock.
     pub(crate) fn may_take_for_front(&self, device: &Device, _section: &rcu::Read) -> bool {
         let Some(front) = self.tcp_front() else {
             return false;

@@ -13,8 +13,8 @@ use super::{tables::served, *};
 ///
 /// # Safety
 ///
-/// Called by the core with the socket of a descriptor of this module, which the core holds for the
-/// call, and with memory for an integer at `argument`.
+/// Called by the core with the socket of a descriptor of this module, and with memory for an
+/// integer at `argument`. The core holds the descriptor for the call.
 pub(super) unsafe extern "C" fn answer<M: Streams>(
     sk: *mut bindings::sock,
     command: c_int,
@@ -46,8 +46,8 @@ pub(super) unsafe extern "C" fn answer<M: Streams>(
 
 /// Serves `recvmsg` on TCP's socket, for the only remaining caller, `inet_recvmsg` with
 /// `MSG_ERRQUEUE`. Since this is not TCP's own function, `io_uring` does not receive from the queue
-/// of TCP's socket: `IORING_OP_RECV_ZC` fails with `EPROTONOSUPPORT`, as on any socket that is not
-/// TCP's.
+/// of TCP's socket. So `IORING_OP_RECV_ZC` fails with `EPROTONOSUPPORT`, as on any socket of
+/// another protocol.
 ///
 /// # Safety
 ///

@@ -22,14 +22,15 @@ pub(crate) struct Table {
     /// module.
     proto: bindings::proto,
     /// A copy of TCP's table, except for the functions of [`serving`](super::serving), which
-    /// `io_uring` calls or compares. It is for a socket whose descriptor's calls are served by the
-    /// companion.
+    /// `io_uring` calls or compares. A TCP socket has this table while its companion serves the
+    /// descriptor's calls.
     serving: bindings::proto,
     /// TCP's own calls: `inet_stream_ops` or `inet6_stream_ops`.
     inet_ops: *const bindings::proto_ops,
     /// TCP's calls, except for the owner and the calls that may lead to a companion.
     tcp_ops: bindings::proto_ops,
-    /// TCP's calls, except for the owner and the calls that ask which socket serves them.
+    /// A copy of TCP's calls. It differs in the owner, and in the calls that ask which socket
+    /// serves them.
     mapped_ops: bindings::proto_ops,
     switch: bindings::inet_protosw,
 }
@@ -185,9 +186,9 @@ impl<M: Streams> Tables<M> {
     }
 }
 
-/// Tables that are complete and not yet registered. Everything that can fail for lack of memory is
-/// done before registration: if the module failed to load after it had registered the protocol
-/// number, it would be freed while sockets created since then use it.
+/// Tables that are complete and not yet registered. Every step that can fail for lack of memory
+/// comes before registration. If the module failed to load after it had registered the protocol
+/// number, it would be freed although new sockets might use it.
 pub(crate) struct Prepared<M: Streams> {
     has_inet6: bool,
     _streams: PhantomData<fn() -> M>,
@@ -268,11 +269,11 @@ impl<M: Streams> Drop for Registration<M> {
     fn drop(&mut self) {
         let tables = M::tables();
         // SAFETY: `register` has registered the tables. Both functions wait for lookups of a
-        // protocol. The sockets that still exist are entirely TCP's: a socket that has a
-        // descriptor, or is about to get one, would hold the module. A `socket` call may have found
-        // the table but not yet taken its reference to the module, since `inet_create` leaves the
-        // read section before `sk_alloc`. The core deals with this for every module with such a
-        // table: `try_module_get` now refuses the reference.
+        // protocol. The remaining sockets are entirely TCP's, because a socket with a descriptor,
+        // or about to get one, would hold the module. A `socket` call may have found the table but
+        // not yet taken its reference to the module, since `inet_create` leaves the read section
+        // before `sk_alloc`. The core deals with this for every module with such a table:
+        // `try_module_get` now refuses the reference.
         unsafe {
             if self.has_inet6 {
                 bindings::inet6_unregister(&raw mut (*tables.inet6.get()).switch);
@@ -325,9 +326,9 @@ unsafe fn hand_over<M: Streams>(socket: *mut bindings::socket) {
     if creator.load(Relaxed) == ours
         && (creator.compare_exchange(ours, table.tcp, Relaxed, Relaxed)).is_ok()
     {
-        // SAFETY: The function drops the reference to the module that `sk_alloc` took for
-        // `table.proto`, to which the socket no longer points. The descriptor holds another
-        // reference.
+        // SAFETY: `sk_alloc` took a reference to the module for `table.proto`. The function drops
+        // this reference, since the socket no longer points to `table.proto`. The descriptor holds
+        // another reference.
         unsafe { bindings::module_put(table.proto.owner) };
     }
 }
@@ -370,8 +371,8 @@ pub(super) fn served<'a, M: Streams>(
 }
 
 /// Works like [`served`], but waits for the decision of `connect`, and returns the companion only
-/// if the companion handles the call. The calls that use this function are invalid on listeners, so
-/// they go to TCP, which rejects them.
+/// if the companion handles the call. The calls that use this function are invalid on listeners. On
+/// a listener they go to TCP's socket, and TCP rejects them.
 fn awaited<'a, M: Streams>(
     call: &StreamCall<'a, M>,
     timeout: c_long,

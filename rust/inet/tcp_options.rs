@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Options of TCP and IP on a connection that the companion carries: those that TCP's socket in
-//! front cannot accept or report for it, and those that it accepts and the companion honours.
+//! Options of TCP and IP on a connection of the companion. TCP's socket in front cannot accept or
+//! report some of these options for the companion. Others it accepts, and the companion honours
+//! them.
 //!
 //! C header: [`include/linux/tcp.h`](srctree/include/linux/tcp.h)
 
@@ -21,9 +22,9 @@ pub(super) fn exchanges_table(level: c_int, name: c_int) -> bool {
 }
 
 /// Returns the error for an option that is rejected while the companion has the connection or may
-/// get it. Such options are those that only TCP supports, see [`StreamCall::needs_tcp`], and those
-/// that only an unbound socket accepts: TCP's socket is unbound even if the companion has a
-/// connection.
+/// get it. Some of these options are supported only by TCP: see [`StreamCall::needs_tcp`]. The
+/// others are accepted only by an unbound socket, and TCP's socket is unbound even if the companion
+/// has a connection.
 pub(super) fn refusal(level: c_int, name: c_int, is_v6: bool) -> Option<Error> {
     const SOL_IPV6: c_int = bindings::SOL_IPV6 as c_int;
     match (level, name as c_uint) {
@@ -41,8 +42,8 @@ pub(super) fn refusal(level: c_int, name: c_int, is_v6: bool) -> Option<Error> {
     }
 }
 
-/// Returns the function that gets an option's value from the companion's [`StreamInfo`], for
-/// options whose values TCP and IP report only for their own connection.
+/// Returns a function that gets an option's value from the companion's [`StreamInfo`]. TCP and IP
+/// report the values of these options only for their own connection.
 pub(super) fn of_connection(
     level: c_int,
     name: c_int,

@@ -472,7 +472,7 @@ pub fn start_process(work: impl FnOnce() -> i32) -> Result<Pid> {
     eventually("a single thread before forking", || {
         Ok(fs::read_dir("/proc/self/task")?.count() == 1)
     })?;
-    // SAFETY: There is a single thread, as just checked, so the child may run any code.
+    // SAFETY: The check above has found a single thread, so the child may run any code.
     match unsafe { fork() }.context("fork")? {
         ForkResult::Child => {
             let code = catch_unwind(AssertUnwindSafe(work)).unwrap_or(99);
