@@ -29,7 +29,7 @@ pub(crate) const DEFAULT_WARMUP: u32 = 10;
 /// The heading of this file's options in the help; other headings are in [`crate::measuring`].
 const SIDES: &str = "Two sides";
 
-/// The options that make this netgauge the side that measures.
+/// The options with which this netgauge becomes the measuring side.
 const MEASURING_SIDES: [&str; 4] = ["connect", "peers", "hostfile", "netns"];
 
 const USAGE: &str = include_str!("help/usage.txt");
@@ -104,11 +104,10 @@ pub struct Cli {
     pub group: GroupArgs,
 }
 
-/// The part of the parser's list of missing sides that names the internal side `--participant`,
-/// which is not for users.
+/// The internal side `--participant` in the parser's list of missing sides. It is not for users.
 const INTERNAL_SIDE: &str = "|--participant[=<NETNS>]";
 
-/// The options that netgauge passes to processes that it starts. They are not for users.
+/// Options that netgauge passes to its own processes. They are not for users.
 const INTERNAL: [&str; 2] = ["--participant", "--stdio"];
 
 /// Removes internal options from an error: from the list of missing sides, and from suggestions for
@@ -174,7 +173,7 @@ impl Cli {
             .map_err(|error| anyhow!("{error}; or of many: {}", registry::names_of_many()))
     }
 
-    /// Checks a server's command line.
+    /// Checks the command line of a server.
     ///
     /// # Errors
     ///
@@ -226,8 +225,8 @@ impl Cli {
             bail!("setup makes its connections as the system does: leave options of sockets out");
         }
         if self.measuring.mode != "all" && self.pattern != "all" {
-            // If `-m all` or `-x all` is given, the run leaves out a transport that does not suit a
-            // pattern, and the report has the reason.
+            // With `-m all` or `-x all`, the run leaves out a transport that does not suit a
+            // pattern. The report has the reason.
             for pattern in &patterns {
                 for kind in &transports {
                     pattern.pair()?.suits(kind)?;

@@ -7,9 +7,9 @@
 //! [`server`] plays the peer's part of the pattern. Patterns and transports do not depend on each
 //! other, so each can be added without the other.
 //!
-//! Patterns between more than two hosts are in [`group`]: a coordinator gives orders to
-//! participants, each of which is a server or a process in a network namespace. The [`registry`]
-//! lists all patterns. In [`polled`], one thread is client and server.
+//! Patterns between more than two hosts are in [`group`]. A coordinator gives orders to
+//! participants. Each participant is a server, or a process in a network namespace. The
+//! [`registry`] lists all patterns. In [`polled`], one thread is client and server.
 //!
 //! Modules import each other in one direction:
 //!

@@ -13,8 +13,8 @@ const NAMESPACES: &str = "/run/netns";
 /// The namespace of the calling thread.
 const HERE: &str = "/proc/thread-self/ns/net";
 
-/// Moves the calling thread into the network namespace that `ip netns` calls `name`, or that is at
-/// the path `name`.
+/// Moves the calling thread into the network namespace `name`. This is a name of `ip netns`, or a
+/// path.
 ///
 /// # Errors
 ///

@@ -42,7 +42,7 @@ const CLIENTS: &[&str] = &["clients", "server_index"];
 /// Options that few patterns have.
 const FEW: &[&str] = &["eor", "block", "congestion", "pause", "burst", "ack"];
 
-/// Options that no pattern's subcommand has: `--pattern`, which the subcommand replaces, and the
+/// Options that no pattern's subcommand has: `--pattern` (the subcommand replaces it), and the
 /// options of a server.
 const OTHERS: &[&str] = &["pattern", "server", "once", "listen"];
 

@@ -28,7 +28,7 @@ pub struct Pattern {
     pub kind: Kind,
 }
 
-/// The code that measures a pattern, by the number of hosts that take part.
+/// The code that measures a pattern, by the number of hosts.
 #[derive(Clone, Copy, Debug)]
 pub enum Kind {
     /// A client and a server.

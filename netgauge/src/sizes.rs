@@ -127,7 +127,7 @@ mod tests {
     fn the_grade_is_the_number_of_sizes_per_doubling() {
         assert_eq!(expand("64-256", 2), [64, 91, 128, 181, 256]);
         assert_eq!(expand("16-32", 4), [16, 19, 23, 27, 32]);
-        // Steps that round to the same size yield that size once.
+        // If several steps round to the same size, they yield that size once.
         assert_eq!(expand("1-4", 4), [1, 2, 3, 4]);
         assert_eq!(expand("1-512", 1000), Vec::from_iter(1..=512));
     }

@@ -49,7 +49,7 @@ fn endless(servers: &mut [Server]) -> Child {
     begin("one-many", servers, endless)
 }
 
-/// Checks that a run failed, and that the error names this server.
+/// Checks that a run failed, and its error names this server.
 fn failed_by(output: &Output, said: &str) {
     assert_eq!(output.status.code(), Some(1));
     let stderr = text(&output.stderr);

@@ -52,7 +52,7 @@ struct Link {
     question: u32,
     speed: u32,
     others: [u8; 7],
-    /// Number of words of each of the three sets of modes. If the kernel has another number, it
+    /// Number of words of each of the three sets of modes. If the kernel has a different number, it
     /// answers with its own number, negated.
     words: i8,
     more: [u8; 4],
@@ -128,7 +128,7 @@ pub(super) fn speed(name: &str) -> Option<u32> {
     Some(link.speed).filter(|speed| ![0, SPEED_UNKNOWN].contains(speed))
 }
 
-/// Returns the offloads that are on, among those that change the size of packets.
+/// Returns the active offloads, among those that change the size of packets.
 pub(super) fn offloads(name: &str) -> Option<Vec<String>> {
     let is_on = |question| {
         let mut value = Value { question, value: 0 };

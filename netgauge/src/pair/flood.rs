@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Many small messages in one direction, without waiting, which measure the cost of sending a
-//! message when the next message is always ready (Treydte 2007, 6.6.1 and figure 21).
+//! Many small messages in one direction, without waiting. They show the cost of sending a message
+//! when the next message is always ready (Treydte 2007, 6.6.1 and figure 21).
 //!
 //! Each sending call is timed, including its wait for room. The follower counts the messages and
 //! sends its tally: over a stream, after the last message; with datagrams, on request.
@@ -78,8 +78,8 @@ fn run(link: &mut Link<'_>, plan: &Plan, size: u64, count: u32, tag: u8) -> Resu
         };
         // A message for which there is no room in time counts as lost.
         unsent.judge(link, sent)?;
-        // One reading of the clock ends a message's time and begins the time of the next message,
-        // so each time includes the cost of one reading.
+        // One reading of the clock ends a message's time and begins the time of the next message.
+        // So each time includes the cost of one reading.
         let now = Instant::now();
         times.push(now.duration_since(last).as_nanos() as u64);
         last = now;

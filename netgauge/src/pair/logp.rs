@@ -138,7 +138,7 @@ fn train_length(link: &Link<'_>, size: u64) -> u32 {
     ((TRAIN_DATAGRAMS / datagrams) as u32).clamp(2, TRAIN)
 }
 
-/// Measures the call that receives a message which has already arrived.
+/// Measures a receiving call whose message has already arrived.
 fn receive_overhead(
     link: &mut Link<'_>,
     size: u64,

@@ -55,7 +55,7 @@ impl Axis {
         }
     }
 
-    /// Returns a logarithmic axis that includes these values, which are all above 0.
+    /// Returns a logarithmic axis that includes these values. All values are above 0.
     pub fn new(label: &str, unit: Unit, values: impl Iterator<Item = f64>) -> Self {
         let mut values: Vec<f64> = values.collect();
         values.sort_unstable_by(f64::total_cmp);

@@ -28,7 +28,8 @@ pub enum PlotKind {
     Comparison,
 }
 
-/// The word in the names of overheads, which are times in which a call occupies the processor.
+/// The word in the names of overheads. An overhead is the time in which a call occupies the
+/// processor.
 const OVERHEAD: &str = "overhead";
 
 /// The name of the time of a whole transfer. It counts as a latency only if the results have no
@@ -41,7 +42,7 @@ const STALLED: &str = "stalled";
 /// A number of the results, with its position and its origin.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Number {
-    /// The origin, which determines the line that the number is on.
+    /// The origin, which determines the number's line.
     pub(super) of: Origin,
     /// Bytes of the messages.
     pub(super) size: u64,
@@ -183,7 +184,7 @@ fn microseconds((name, nanoseconds): (&String, &f64)) -> (String, f64) {
     (name.replace('_', " "), nanoseconds / 1e3)
 }
 
-/// Returns all numbers that `pick` finds in rows, with the names that `pick` gives them.
+/// Returns all numbers that `pick` finds in rows, with their names from `pick`.
 fn numbers(
     files: &[Results],
     transports: &[String],
@@ -280,7 +281,7 @@ impl Laid {
     }
 }
 
-/// Returns the names of lines, which consist of the transport and the parts in which the lines
+/// Returns the names of lines. A name consists of the transport and of the parts in which the lines
 /// differ.
 fn labels(origins: &[&Origin]) -> Vec<String> {
     let differs = |part: &usize| {

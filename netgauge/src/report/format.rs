@@ -60,8 +60,8 @@ pub enum Format {
 }
 
 impl Format {
-    /// Prints on standard error the transports that were left out, and the errors. Omits those that
-    /// a table already shows: the transports, and on a terminal also the errors.
+    /// Prints on standard error which transports were left out, and the errors. A table already
+    /// shows the transports, and on a terminal also the errors. These are then omitted.
     pub fn tell(self, left_out: &[LeftOut], errors: &[String]) {
         if self != Self::Table {
             left_out.iter().for_each(|out| eprintln!("netgauge: {out}"));

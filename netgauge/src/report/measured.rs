@@ -27,7 +27,7 @@ pub enum Measured {
     LogP {
         /// o_s: time in the call that sends a message, nanoseconds.
         send_overhead_ns: Summary,
-        /// o_r: time in the call that receives a message which has arrived, nanoseconds.
+        /// o_r: time in a receiving call whose message has already arrived, nanoseconds.
         receive_overhead_ns: Summary,
         /// g: the least time between successive messages, nanoseconds.
         gap_ns: Summary,

@@ -38,7 +38,7 @@ pub struct Report {
     pub left_out: Vec<LeftOut>,
 }
 
-/// A transport that does not work here, or that a pattern cannot measure.
+/// A transport that does not work here, or does not suit a pattern.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeftOut {
     /// The transport's name.

@@ -44,7 +44,7 @@ pub fn find(name: &str) -> Result<&'static Kind> {
     })
 }
 
-/// Returns the names of the kinds for which `which` is true, separated by commas.
+/// Returns the names of the kinds that `which` selects, separated by commas.
 pub fn names(which: fn(&Kind) -> bool) -> String {
     names_of(which).join(", ")
 }

@@ -4,7 +4,7 @@
 //!
 //! A new transport needs a file here with a [`Kind`](kind::Kind), and a line in [`kinds::KINDS`].
 
-/// Declares a socket option that is an integer and that nix does not have.
+/// Declares a socket option, an integer, that nix does not have.
 macro_rules! socket_option {
     (set $name:ident, $level:path, $option:path) => {
         socket_option!($name, $level, $option, setsockopt_impl, SetStruct);
@@ -241,7 +241,7 @@ pub struct Context {
     pub ethertype: u16,
     /// The time after which a datagram counts as lost.
     pub loss_timeout: Duration,
-    /// The time after which a silent stream, or a peer that does not connect, is given up.
+    /// After this time, a silent stream or a peer without a connection is given up.
     pub give_up: Duration,
     /// Options of the socket, only those that apply to it.
     pub options: SocketOptions,

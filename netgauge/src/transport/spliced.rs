@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Streams of TCP and of ESP that send by `splice(2)`: the kernel sends the pages of a pipe, and
+//! Streams of TCP and of ESP that send by `splice(2)`. The kernel sends the pages of a pipe, and
 //! copies no message.
 //!
 //! The message is in one pipe. Each send duplicates the references to its pages into another pipe
-//! (`tee(2)`), and moves them from there into the socket. netgauge's messages differ only in their
-//! length and in the byte that fills them. If the length or the byte changes, or the message is
-//! larger than the pipe, the pipe is filled again, by a copy. The old pages stay unchanged while
-//! the kernel needs them.
+//! (`tee(2)`), and moves them from there into the socket. netgauge fills each message with one
+//! byte, so its messages differ only in this byte and in their length. If the length or the byte
+//! changes, or the message is larger than the pipe, the pipe is filled again, by a copy. The old
+//! pages stay unchanged while the kernel needs them.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -82,7 +82,7 @@ struct Piped {
 }
 
 impl Piped {
-    /// Replaces the pipe by one that holds `message`, whose first byte is `first`.
+    /// Replaces the pipe by a new one with `message`. The first byte of `message` is `first`.
     fn fill(&mut self, message: &[u8], first: u8) -> Result<()> {
         self.pipe = Pipe::new()?;
         self.pipe.into.write_all(message)?;

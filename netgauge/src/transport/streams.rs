@@ -29,7 +29,7 @@ pub(super) trait Protocol: Sync + fmt::Debug + 'static {
     /// involved.
     fn caller(context: &Context) -> Result<Endpoint>;
 
-    /// Checks that the peer, which only connects, can reach this socket.
+    /// Checks that the peer can reach this socket. The peer only connects.
     fn check_caller(_listener: &Self::Listener, _caller: &Endpoint) -> Result<()> {
         Ok(())
     }
@@ -76,8 +76,8 @@ pub trait StreamKind: Sync + fmt::Debug {
     /// The socket's error.
     fn listen(&self, context: &Context) -> Result<StreamListener>;
 
-    /// Resolves the address of a listening socket, and returns a function that connects to it. That
-    /// function, which is timed, then has nothing to look up.
+    /// Resolves the address of a listening socket, and returns a function that connects to it. The
+    /// function is timed, and has nothing left to look up.
     ///
     /// # Errors
     ///

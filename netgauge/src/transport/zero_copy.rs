@@ -6,8 +6,8 @@
 //! The kernel pins the pages of a message instead of copying them, and reports on the socket's
 //! error queue when it has released them. Until then the pages must not change, so this transport
 //! waits for all completions before it receives. The wait is part of the cost, because every
-//! program has to wait before it writes to the pages again. For devices that need a copy, such as
-//! loopback and veth, the kernel makes a copy and reports that.
+//! program has to wait before it writes to the pages again. Some devices, such as loopback and
+//! veth, need a copy. For them the kernel makes a copy, and reports it.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};

@@ -124,7 +124,7 @@ pub fn succeed(command: Command) -> Vec<u8> {
     output.stdout
 }
 
-/// Runs a process that has to succeed, and returns the report that it prints as JSON.
+/// Runs a process, which has to succeed, and returns its report from JSON.
 pub fn report<R: DeserializeOwned>(command: Command) -> R {
     serde_json::from_slice(&succeed(command)).unwrap()
 }

@@ -2,7 +2,7 @@
 
 //! Endpoint addresses as the kernel defines them: `struct sockaddr_en`, encoded byte by byte.
 //!
-//! The scenarios encode the layout themselves and do not use the library crate, because an error
+//! The scenarios encode the layout themselves and do not use the library crate. Otherwise an error
 //! that the crate shared with the module would go unnoticed.
 
 use anyhow::{ensure, Result};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Calls that sleep: each runs in its own thread, which is watched until it sleeps.
+//! Sleeping calls. Each call runs in its own thread, and the thread is watched until it sleeps.
 
 use std::fs;
 use std::mem::ManuallyDrop;
@@ -29,7 +29,7 @@ pub const EPOLL_WAIT: c_long = libc::SYS_epoll_wait;
 #[cfg(not(target_arch = "x86_64"))]
 pub const EPOLL_WAIT: c_long = libc::SYS_epoll_pwait;
 
-/// A thread that [`begin`] started to make a call which sleeps in the system call `number`.
+/// A thread started by [`begin`]. Its call sleeps in the system call `number`.
 #[derive(Clone, Copy, Debug)]
 pub struct Sleeper {
     thread: i32,
@@ -152,12 +152,12 @@ pub fn crowd<T: Send>(
     })
 }
 
-/// The number of further checks that must agree on the number of threads that still sleep.
+/// The number of further checks that must agree on the number of sleeping threads.
 const LOOKS: u32 = 10;
 
-/// Waits until one of the threads has ended, and counts those that still sleep. An event that wakes
-/// several threads wakes them one by one, so the count is final only if the next [`LOOKS`] checks
-/// find the same count.
+/// Waits until one of the threads has ended, and counts those that still sleep. An event wakes
+/// several threads one by one. So the count is final only if the next [`LOOKS`] checks find the
+/// same count.
 ///
 /// # Errors
 /// If no thread ends within [`patience`].
@@ -187,8 +187,8 @@ pub fn left_asleep(sleepers: &[Sleeper]) -> Result<usize> {
 /// close the descriptor.
 pub fn alias(socket: &Socket) -> ManuallyDrop<Socket> {
     // SAFETY: The descriptor is open now, and `ManuallyDrop` prevents a second close. A call after
-    // the owner has closed it fails with EBADF, unless the number was reused, which no caller here
-    // allows.
+    // the owner has closed it fails with EBADF, unless the number was reused. No caller here allows
+    // this.
     ManuallyDrop::new(unsafe { Socket::from_raw_fd(socket.as_raw_fd()) })
 }
 
@@ -197,8 +197,8 @@ fn own_number() -> i32 {
     unsafe { libc::gettid() }
 }
 
-/// Logs an error before the threads are joined. A thread that sleeps for ever because of the error
-/// keeps the join waiting until the scenario's deadline, so the error would otherwise never be
+/// Logs an error before the threads are joined. Because of the error, a thread may sleep for ever,
+/// and the join then waits until the scenario's deadline. So the error would otherwise never be
 /// reported.
 fn explain<T>(inner: &Result<T>) {
     if let Err(error) = inner {

@@ -35,8 +35,8 @@ pub const fn load_byte(offset: u32) -> Instruction {
     instruction(0x30, 0, 0, offset)
 }
 
-/// An instruction that loads the VLAN tag, which is the priority and the number of the VLAN, from
-/// the packet's metadata. The offset is `SKF_AD_OFF + SKF_AD_VLAN_TAG` of `<linux/filter.h>`.
+/// An instruction that loads the VLAN tag from the packet's metadata. The tag is the priority and
+/// the number of the VLAN. The offset is `SKF_AD_OFF + SKF_AD_VLAN_TAG` of `<linux/filter.h>`.
 pub const LOAD_VLAN_TAG: Instruction = load_half((-0x1000_i32 + 44) as u32);
 
 /// Returns an instruction that skips the next one unless the accumulator is `k`.
@@ -52,7 +52,7 @@ pub const fn if_larger(k: u32) -> Instruction {
     instruction(0x25, 0, 1, k)
 }
 
-/// Returns an instruction that ends the program: it truncates the packet to `k` bytes, or drops it
+/// Returns an instruction that ends the program. The packet is truncated to `k` bytes, or dropped
 /// if `k` is 0.
 pub const fn keep(k: u32) -> Instruction {
     instruction(0x06, 0, 0, k)
@@ -112,7 +112,7 @@ pub fn attach_extended(socket: &Socket, program: RawFd) -> Result<()> {
     socket.set_so(libc::SO_ATTACH_BPF, program)
 }
 
-/// Loads a program for `SO_ATTACH_BPF` that returns `result`, which must not be negative.
+/// Loads a program for `SO_ATTACH_BPF`. The program returns `result`, which must not be negative.
 ///
 /// # Errors
 /// The errno of `bpf(2)`.
@@ -148,11 +148,12 @@ pub fn refuse_internet_sockets(group: &File) -> Result<OwnedFd> {
     attach_link(&load(CGROUP_SOCK, 0, 0)?, group, INET_SOCK_CREATE)
 }
 
-/// Attachment types of programs that see the addresses which `getpeername(2)` and `getsockname(2)`
-/// return for Internet sockets: `BPF_CGROUP_INET4_GETPEERNAME` to `BPF_CGROUP_INET6_GETSOCKNAME`.
+/// Attachment types of programs that see the results of `getpeername(2)` and `getsockname(2)` for
+/// Internet sockets. The types are `BPF_CGROUP_INET4_GETPEERNAME` to
+/// `BPF_CGROUP_INET6_GETSOCKNAME`.
 pub const NAMES: [u32; 4] = [29, 30, 31, 32];
 
-/// Attaches a program that sees the addresses which sockets of a cgroup report, and does not change
+/// Attaches a program that sees the addresses reported by sockets of a cgroup, and does not change
 /// them. `which` is one of [`NAMES`]. The program stays until the returned link is closed.
 ///
 /// # Errors

@@ -106,8 +106,8 @@ pub fn send_control(socket: &Socket, bytes: &[u8], control: &[u8]) -> Result<usi
     message.msg_control = aligned.as_mut_ptr().cast();
     message.msg_controllen = control.len();
     let flags = libc::MSG_NOSIGNAL;
-    // SAFETY: The header points to `vector` and `aligned`, which are alive for the call and have at
-    // least the lengths that the header gives.
+    // SAFETY: The header points to `vector` and `aligned`. Both are alive for the call, and at
+    // least as long as the header says.
     let sent = check(unsafe { libc::sendmsg(socket.as_raw_fd(), &message, flags) as i64 })?;
     Ok(sent as usize)
 }

@@ -52,8 +52,8 @@ pub fn receive_into(
     message.msg_iovlen = 1;
     message.msg_control = control.as_mut_ptr().cast();
     message.msg_controllen = room.min(size_of_val(&control));
-    // SAFETY: `message` points to `vector` and `control`, whose memory is writable for the lengths
-    // that `message` gives.
+    // SAFETY: `message` points to `vector` and `control`. Their memory is writable for the lengths
+    // in `message`.
     let got = check(unsafe { libc::recvmsg(socket.as_raw_fd(), &mut message, flags) as i64 })?;
     let mut found = Vec::new();
     // SAFETY: The kernel has filled the control buffer with whole entries, up to `msg_controllen`.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Opens many connections, over ESP or over TCP, and measures the cost of a round trip over them
-//! and the rate at which they can be opened and closed.
+//! Opens many connections, over ESP or over TCP. Measures the cost of a round trip over them, and
+//! the rate at which they can be opened and closed.
 
 use std::fmt;
 
@@ -145,10 +145,10 @@ impl Crowd {
         })?
     }
 
-    /// Returns the cost of half a round trip of one byte, in nanoseconds: the average over
-    /// `connections` connections, spread evenly over the open ones and used one after the other. If
-    /// the guest's clock counts instructions, this is the number of instructions of both ends
-    /// together.
+    /// Returns the cost of half a round trip of one byte, in nanoseconds. The result is the average
+    /// over `connections` connections, which are spread evenly over the open ones and used one
+    /// after the other. If the guest's clock counts instructions, this is the number of
+    /// instructions of both ends together.
     ///
     /// # Errors
     /// If a call fails.

@@ -46,8 +46,8 @@ impl<'a> Device<'a> {
         })
     }
 
-    /// Finds the device `name` and waits until the device can send, which is when the kernel has
-    /// noticed its carrier.
+    /// Finds the device `name`, and waits until the device can send. It can send once the kernel
+    /// has noticed its carrier.
     ///
     /// # Errors
     /// If there is no such device, or it does not become able to send.
@@ -153,7 +153,7 @@ pub fn failed<T: Debug>(result: io::Result<T>, errnos: &[i32], what: &str) -> Re
     Ok(())
 }
 
-/// Checks that `result` reports that the device is gone.
+/// Checks that `result` is the error of a device that is gone.
 ///
 /// # Errors
 /// If it does not.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Frames that are encoded and decoded by hand, byte by byte as protocol.md specifies, and the
-//! packet sockets that carry them.
+//! Frames, encoded and decoded by hand, byte by byte as protocol.md specifies. Also the packet
+//! sockets that carry them.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -70,8 +70,8 @@ pub fn ipv4(from: [u8; 4], to: [u8; 4], protocol: u8, payload: &[u8]) -> Vec<u8>
     packet
 }
 
-/// Encodes an EDP header, whose length field contains `length` even if that is wrong, and a
-/// payload.
+/// Encodes an EDP header and a payload. The header's length field contains `length`, even if it is
+/// wrong.
 pub fn edp(source: u16, destination: u16, length: u16, payload: &[u8]) -> Vec<u8> {
     let mut packet = Vec::with_capacity(6 + payload.len());
     for field in [source, destination, length] {
@@ -101,8 +101,8 @@ pub struct EspHeader {
     pub source: u16,
     /// Destination port.
     pub destination: u16,
-    /// The length field: the number of payload bytes that follow, or a wrong number that a scenario
-    /// chooses. In a packet with a grant it contains the grant.
+    /// The length field: the number of payload bytes that follow, or a wrong number from a
+    /// scenario. In a packet with a grant it contains the grant.
     pub length: u16,
     /// Sequence number of this packet.
     pub sequence: u16,
@@ -148,8 +148,8 @@ impl EspHeader {
         packet
     }
 
-    /// Returns the mask that was XORed into the checksum of the packet in `frame`, whose ESP header
-    /// is `self`; `None` if the packet has no checksum.
+    /// Returns the mask that was XORed into the checksum of the packet in `frame`. The packet's ESP
+    /// header is `self`. Returns `None` if the packet has no checksum.
     pub fn mask_in(&self, frame: &[u8]) -> Option<u32> {
         let length = if self.is_grant() { 0 } else { self.length };
         let end = ESP_HEADERS + usize::from(length);
@@ -198,8 +198,8 @@ impl PacketSocket {
         Ok(socket)
     }
 
-    /// Opens a socket that also sees the frames that leave by the device, if `ethertype` is
-    /// [`ETH_P_ALL`].
+    /// Opens a socket. If `ethertype` is [`ETH_P_ALL`], the socket also sees the frames that leave
+    /// by the device.
     ///
     /// # Errors
     /// When the kernel refuses it.
@@ -279,8 +279,8 @@ impl PacketSocket {
         same(&reply[14..22], edp(0, port, 2, &[2, 77]), "answered")
     }
 
-    /// Sends `to` a SYN for `port`, which no socket holds, and checks that no other ESP packet
-    /// comes before the reset that answers it. This socket must have ESP's ethertype.
+    /// Sends `to` a SYN for `port`, which no socket holds. Checks that no other ESP packet comes
+    /// before the reset in answer. This socket must have ESP's ethertype.
     ///
     /// # Errors
     /// If another frame comes, or none.

@@ -319,15 +319,15 @@ pub struct Lab {
     pub a: Host,
     /// The second host.
     pub b: Host,
-    // This field comes before `_switch`, so that the relay is dropped while the namespace of the
-    // switch still exists.
+    // This field stands before `_switch`. So the relay is dropped while the namespace of the switch
+    // still exists.
     relay: Option<Relay>,
     _switch: Option<Netns>,
 }
 
 /// Makes a host's device accept only single packets, like a real device. A veth pair accepts GSO
-/// packets whole, and a switch or queue that drops or damages such a packet would affect all its
-/// segments at once.
+/// packets whole. If a switch or queue dropped or damaged a GSO packet, it would affect all
+/// segments of the packet at once.
 ///
 /// # Errors
 /// If `ethtool` fails, with its message.
@@ -439,8 +439,8 @@ impl Lab {
     }
 
     /// Prevents spurious retransmissions by ESP on a busy machine. There, acknowledgements come
-    /// late, and packets sent by two processors overtake each other, since each processor has its
-    /// own queue for the frames of a veth pair. Call this function before making connections and
+    /// late. Packets sent by two processors overtake each other, since each processor has its own
+    /// queue for the frames of a veth pair. Call this function before making connections and
     /// starting threads.
     ///
     /// # Errors
@@ -483,9 +483,9 @@ impl Lab {
 
     /// Gives the hosts the addresses 10.0.0.1 and 10.0.0.2, for comparisons with the kernel's own
     /// protocols. 10.0.0.99 belongs to the station of [`Host::to_nobody`]: frames leave for it and
-    /// nothing answers. The neighbour entries are permanent because scenarios lose frames: a
-    /// connection attempt must survive such losses, and a lost ARP request would end it. An
-    /// unanswered TCP connection attempt ends after some seconds.
+    /// nothing answers. The neighbour entries are permanent, because scenarios lose frames. A
+    /// connection attempt must survive these losses, and a lost ARP request would end the attempt.
+    /// An unanswered TCP connection attempt ends after some seconds.
     ///
     /// # Errors
     /// If the kernel refuses an address, an entry or the setting of TCP.

@@ -2,10 +2,11 @@
 
 //! The library of scenarios that run in a booted guest.
 //!
-//! It has sockets and the calls on them, network namespaces and the devices between them, frames
-//! read and written by hand, switches and relays that lose, delay and damage frames, and the
-//! harness that runs each scenario in a process of its own. The scenarios are in `tests/scenarios`,
-//! `tests/parity` and `tests/stress`, and the program that runs them is in `tests/suite`.
+//! It has sockets and the calls on them, network namespaces and the devices between them, and
+//! frames read and written by hand. It also has switches and relays, which lose, delay and damage
+//! frames. The harness runs each scenario in a process of its own. The scenarios are in
+//! `tests/scenarios`, `tests/parity` and `tests/stress`, and the program that runs them is in
+//! `tests/suite`.
 
 pub mod address;
 pub mod asleep;

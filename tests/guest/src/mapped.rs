@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Makes mapped sockets, which have an Internet family and the protocol `IPPROTO_ENET` and are
-//! served by TCP or ESP. Also gives the hosts IP addresses.
+//! Makes mapped sockets. A mapped socket has an Internet family and the protocol `IPPROTO_ENET`,
+//! and TCP or ESP serves it. Also gives the hosts IP addresses.
 
 use crate::address::{internet, internet6, ESP_SO_CHECKSUM, IPPROTO_ENET};
 use crate::prelude::*;
@@ -47,8 +47,8 @@ pub fn make_known(lab: &Lab) -> Outcome {
     learn(&lab.b, (&lab.a, 1))
 }
 
-/// Makes `from` learn that the host `to`, whose address is 10.0.0.`number`, takes mapped
-/// connections.
+/// Makes `from` learn that the host `to` takes mapped connections. The address of `to` is
+/// 10.0.0.`number`.
 ///
 /// # Errors
 /// When a call fails, or `from` gets no answer to its query.

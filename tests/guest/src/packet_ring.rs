@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! A packet socket's transmit ring. The kernel sends frames from pages of this process's memory and
-//! copies only their Ethernet headers, so the program can change the rest of a frame while the
+//! A packet socket's transmit ring. The kernel sends frames from pages of this process's memory,
+//! and copies only their Ethernet headers. So the program can change the rest of a frame while the
 //! kernel reads it.
 
 use std::io;
@@ -123,8 +123,8 @@ impl Ring {
         .map(drop)
     }
 
-    /// Overwrites 64 bytes behind the Ethernet header of the frame that was put `ago` frames ago,
-    /// even if the kernel is reading that frame.
+    /// Overwrites 64 bytes behind the Ethernet header of an earlier frame, put `ago` frames ago.
+    /// Does so even if the kernel is reading the frame.
     pub fn disturb(&mut self, ago: usize, byte: u8) {
         let slot = (self.next + SLOTS - ago % SLOTS) % SLOTS;
         let place = slot * SLOT + DATA + 14;

@@ -115,7 +115,7 @@ const LATELY: Duration = Duration::from_secs(5);
 /// The [`slowness`] of processors that do no other work.
 const ALONE: u32 = 100;
 
-/// The largest [`slowness`] that is returned, so that a guest that hangs reaches its deadline.
+/// The upper bound of [`slowness`]. Because of the bound, a hanging guest reaches its deadline.
 const SLOWEST: u32 = 20 * ALONE;
 
 /// Whether the clock counts instructions. Then nothing else takes time from the guest, and a

@@ -4,8 +4,8 @@
 
 use crate::prelude::*;
 
-/// Gives the calling thread real-time priority, so that it runs as soon as it is woken, because a
-/// real network does not wait for a processor either.
+/// Gives the calling thread real-time priority, so that it runs as soon as it is woken. A real
+/// network does not wait for a processor either.
 ///
 /// # Errors
 /// If the kernel refuses.

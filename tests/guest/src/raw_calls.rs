@@ -105,8 +105,8 @@ pub fn take_name(socket: &Socket, call: Taking, name: Pointer, length: i32) -> R
     let length = length as socklen_t;
     let byte = [0u8];
     name.with(|name| {
-        // SAFETY: The kernel reads at most 128 bytes of a name, which are readable or which it
-        // refuses to access; the byte and the message live across the calls.
+        // SAFETY: The kernel reads at most 128 bytes of a name. These bytes are readable, or the
+        // kernel refuses to access them. The byte and the message live across the calls.
         check(unsafe {
             match call {
                 Taking::Bind => i64::from(libc::bind(fd, name.cast(), length)),

@@ -5,10 +5,11 @@
 //! random generator.
 //!
 //! Unless its checksum is switched on, ESP relies on Ethernet's frame check sequence, which a veth
-//! pair lacks. So the relay emulates the check: it takes the CRC-32 of every frame, damages some
-//! and, like a receiving network card, discards each whose CRC no longer matches. With
-//! [`Faults::fcs`] off, the relay forwards damaged frames, which a real Ethernet never does. That
-//! tests only that the module survives damaged frames, not that data do.
+//! pair lacks. So the relay emulates the check. It takes the CRC-32 of every frame, and damages
+//! some frames. Like a receiving network card, it then discards each frame whose CRC no longer
+//! matches. With [`Faults::fcs`] off, the relay forwards damaged frames, which a real Ethernet
+//! never does. Then a test can only check that the module survives damaged frames, not that data
+//! do.
 
 use std::collections::VecDeque;
 use std::sync::atomic::AtomicU64;

@@ -3,9 +3,9 @@
 //! A station without the module: an ESP peer played by hand, frame by frame.
 //!
 //! It sits on host `b`'s device with its own address, and talks to the module of host `a`. To find
-//! out what `a` has sent, the station does not wait for silence: it sends an EDP echo request, and
-//! `a`'s reply arrives behind everything that `a` sent before. Frames sent by different processors
-//! may be reordered, so the station stays on one processor.
+//! out what `a` has sent, the station does not wait for silence. It sends an EDP echo request. The
+//! reply of `a` arrives behind all earlier packets of `a`. Frames sent by different processors may
+//! be reordered, so the station stays on one processor.
 
 use crate::calls::send_many;
 use crate::frame::{edp, ETH_P_ALL};
@@ -145,8 +145,8 @@ impl Station {
         self.put_packet(&header.summed_packet(payload))
     }
 
-    /// Sends data like [`send_data`](Self::send_data), followed at once by a packet from another
-    /// host that claims to continue with `more`.
+    /// Sends data like [`send_data`](Self::send_data). A packet from another host follows at once,
+    /// and claims to continue with `more`.
     ///
     /// # Errors
     /// The errno of `sendmmsg(2)`.
@@ -164,10 +164,10 @@ impl Station {
         Ok(())
     }
 
-    /// Acknowledges all packets seen, so that the host may send the next window. Returns once the
-    /// host has answered an echo request that follows the acknowledgement. Otherwise the
-    /// acknowledgement might be delayed on the way, and meet settings that changed after it was
-    /// sent.
+    /// Acknowledges all packets seen, so that the host may send the next window. Sends an echo
+    /// request after the acknowledgement, and returns once the host has answered the request.
+    /// Otherwise the acknowledgement might be delayed on the way, and meet settings that changed
+    /// after it was sent.
     ///
     /// # Errors
     /// If the host no longer answers.

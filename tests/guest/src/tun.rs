@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Devices whose wire is a file: the device receives the frames written to it, and the frames that
-//! it transmits can be read.
+//! Devices whose wire is a file. The device receives the frames that are written to the file, and
+//! the file returns the device's transmitted frames.
 
 use std::fs::OpenOptions;
 use std::io::{Read, Write};

@@ -103,8 +103,8 @@ pub struct Queue {
     memory: NonNull<u8>,
     kick: EventFd,
     call: EventFd,
-    /// Number of buffers that were given to the kernel, and number of buffers that it has given
-    /// back.
+    /// Number of buffers given to the kernel so far, and number of buffers that the kernel has
+    /// given back.
     given: u16,
     back: u16,
 }
@@ -170,8 +170,7 @@ impl Queue {
         Ok(())
     }
 
-    /// Returns the next slot that the kernel has given back, and the number of bytes that it wrote
-    /// there.
+    /// Returns the next slot that the kernel has given back, and the number of bytes written there.
     fn take(&mut self) -> Option<(u16, usize)> {
         if self.get::<u16>(USED + 2) == self.back {
             return None;
@@ -206,9 +205,9 @@ impl Drop for Queue {
 pub struct Port {
     // The file of `vhost-net`. It is dropped first, which ends the kernel's thread.
     _vhost: File,
-    /// The queue in which vhost stores the frames that the tap device transmits.
+    /// The queue in which vhost stores the tap device's transmitted frames.
     pub receive_queue: ReceiveQueue,
-    /// The queue from which vhost takes the frames that the tap device receives.
+    /// The queue from which vhost takes frames for the tap device to receive.
     pub transmit_queue: TransmitQueue,
 }
 
@@ -241,9 +240,9 @@ impl Port {
             .open(path)
             .with_context(|| format!("{path}; modprobe vhost_net: {loaded:?}"))?;
         let fd = vhost.as_raw_fd();
-        // SAFETY: Each call reads one value of the type that <linux/vhost.h> names for it, and the
-        // value lives across the call. vhost writes to the two regions until the file is closed.
-        // The regions are the memory of the queues, which are dropped later.
+        // SAFETY: Each call reads one value of the type that <linux/vhost.h> names for the call.
+        // The value lives across the call. vhost writes to the two regions until the file is
+        // closed. The regions are the memory of the queues, which are dropped later.
         unsafe {
             ioctl::set_owner(fd).context("VHOST_SET_OWNER")?;
             ioctl::set_features(fd, &0).context("VHOST_SET_FEATURES")?;
@@ -273,9 +272,9 @@ impl Port {
                 available: queue.address(AVAILABLE),
                 log: 0,
             };
-            // SAFETY: Each call reads one value of the type that <linux/vhost.h> names for it, and
-            // the value lives across the call. The addresses are in the queue's memory, which is
-            // dropped after the file.
+            // SAFETY: Each call reads one value of the type that <linux/vhost.h> names for the
+            // call. The value lives across the call. The addresses are in the queue's memory, which
+            // is dropped after the file.
             unsafe {
                 ioctl::set_vring_num(fd, &depth)?;
                 ioctl::set_vring_base(fd, &State { index, number: 0 })?;

@@ -29,7 +29,7 @@ const TITLE: i32 = 200;
 /// Width of the scale, pixels.
 const SCALE: i32 = 20;
 
-/// The level above which a cell is so light that its text is black.
+/// Above this level a cell is light, and its text is black.
 const LIGHT: f64 = 0.6;
 
 /// Anchors of texts in addition to [`START`]. The anchor is the point of a text that lies at the

@@ -203,8 +203,8 @@ fn do_series(
     })
 }
 
-/// Makes `members` stop and close their connections; calls `take` with results that they still
-/// send. A member that does not answer within `patience` counts as gone.
+/// Makes `members` stop and close their connections. Calls `take` with each result that a member
+/// still sends. A member that does not answer within `patience` counts as gone.
 fn dismiss(
     group: &mut Group,
     members: &[usize],
@@ -212,7 +212,7 @@ fn dismiss(
     take: impl FnMut(usize, Answer),
 ) -> Result<()> {
     for who in members {
-        // Ignored because this fails only for a member that is gone, whose connections are closed
+        // Ignored because this fails only for a member that is gone. Its connections are closed
         // already.
         let _ = group.order(*who, Order::Leave);
     }

@@ -254,8 +254,8 @@ fn server(options: &Options, participants: usize) -> Result<Option<usize>> {
 /// are the first `clients` of the other participants.
 pub fn cast(server: Option<usize>, seed: u64, clients: usize) -> (usize, Vec<usize>) {
     let server = server.unwrap_or_else(|| {
-        // The seed includes the number of clients, so that the choice depends on this number, but
-        // not on the order in which numbers of clients are measured.
+        // The seed includes the number of clients. So the choice depends on this number, but not on
+        // the order of the measurements.
         fastrand::Rng::with_seed(seed.wrapping_add(clients as u64)).usize(0..=clients)
     });
     let others = (0..).filter(|index| *index != server);

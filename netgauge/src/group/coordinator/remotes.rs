@@ -191,7 +191,7 @@ impl Group {
         }
     }
 
-    /// Makes all of `whom` carry out an order whose only answer is `wanted`.
+    /// Makes all of `whom` carry out an order. Its only answer is `wanted`.
     ///
     /// # Errors
     ///
@@ -203,7 +203,7 @@ impl Group {
         self.all_say(whom, wanted, &format!("{order:?}"))
     }
 
-    /// Waits until all of `whom` have answered `wanted` to an order, which error messages call
+    /// Waits until all of `whom` have answered `wanted` to an order. Error messages call this order
     /// `told`.
     ///
     /// # Errors
@@ -327,7 +327,8 @@ impl Group {
         .map(|_| ())
     }
 
-    /// Returns the error of a participant that lost the members at the indices `places` of `whom`.
+    /// Returns the error of a participant after it lost other members, at the indices `places` of
+    /// `whom`.
     fn blame(&self, whom: &[usize], places: &[u16], reason: &str) -> String {
         let names: Vec<_> = places
             .iter()
@@ -340,10 +341,10 @@ impl Group {
         }
     }
 
-    /// Returns the error for a failure that `who` reported with the text `first`. If a
+    /// Returns the error for a failure. `who` reported the failure with the text `first`. If a
     /// participant's death is the cause, that participant's connection ends as well, and this end
-    /// is the error. The first of `whom`, which is the server, may still send earlier results; they
-    /// go to `take`.
+    /// is the error. The first of `whom` is the server. It may still send earlier results, which go
+    /// to `take`.
     fn failure(
         &mut self,
         whom: &[usize],

@@ -3,8 +3,8 @@
 //! Rounds of messages among the members of a mesh, over non-blocking sockets.
 //!
 //! Member 0 keeps the time. It begins a round with one byte to every other member. Each member then
-//! sends its messages, a piece at a time to each link that has room, and reads from each link that
-//! has data. A member that has received and sent everything reports this to member 0 with one byte;
+//! sends its messages, a piece at a time to each link with room, and reads from each link with
+//! data. A member that has received and sent everything reports this to member 0 with one byte;
 //! where all messages go to member 0, member 0 needs no report. The round ends when the last member
 //! is done, so one clock measures the round. Member 0 sends and receives like the others.
 
@@ -296,9 +296,9 @@ impl<'a> Exchange<'a> {
         }
         let more = self.is_unsent(link) && begun;
         if self.gathers && first && more {
-            // Without this, each of the senders that share a processor would copy its whole message
-            // before the next sender begins, and the first sender would be done before the last
-            // begins.
+            // Several senders may share a processor. Without this call, each of them would copy its
+            // whole message before the next sender begins, and the first sender would be done
+            // before the last begins.
             thread::yield_now();
         }
         self.want_room(link, more)
@@ -358,8 +358,8 @@ impl<'a> Exchange<'a> {
         Ok(())
     }
 
-    /// Reports to member 0 that this member is done, or that it makes progress. Called after an
-    /// event has woken this member.
+    /// Tells member 0 that this member is done or makes progress. Called after an event has woken
+    /// this member.
     fn report(&mut self) -> Result<()> {
         if self.number == CLOCK || self.started.is_none() {
             return Ok(());
@@ -387,8 +387,8 @@ impl<'a> Exchange<'a> {
     }
 
     /// Returns the time limit of a wait for events. If member 0 only waits for reports, it waits
-    /// longer than the other members: a member that waits for data knows which member is silent,
-    /// and needs time to report that member.
+    /// longer than the other members. A member without data knows which member is silent, and needs
+    /// time to report it.
     fn patience(&self) -> EpollTimeout {
         let mine = self.any(Self::is_awaited) || self.any(Self::is_unsent);
         let patience = match (self.started, self.number) {
@@ -419,8 +419,8 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// Returns the bytes that have arrived from each peer, including the bytes that are unread in
-    /// the link's socket.
+    /// Returns how many bytes have arrived from each peer, including the unread bytes in the link's
+    /// socket.
     fn arrived(&self) -> Vec<u64> {
         let links = self.links.iter().zip(&self.states);
         let arrived = links.map(|(link, state)| state.received + unread(link).unwrap_or(0));
@@ -429,7 +429,7 @@ impl<'a> Exchange<'a> {
 }
 
 nix::ioctl_read_bad!(
-    /// Makes a function for `FIONREAD`, which returns the number of bytes that can be read.
+    /// Makes a function for `FIONREAD`, which returns the number of readable bytes.
     fionread,
     libc::FIONREAD,
     libc::c_int

@@ -146,7 +146,7 @@ impl Watch {
         Ok((!interrupted).then_some(ready))
     }
 
-    /// Returns the index of a link that is ready, and the events that it is ready for.
+    /// Returns the index of a ready link, and its events.
     pub(super) fn ready(&self, number: usize) -> (usize, EpollFlags) {
         let event = self.events[number];
         (event.data() as usize, event.events())

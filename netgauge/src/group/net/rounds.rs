@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 /// The most bytes that a participant sends in a round. The participant holds them in memory.
 pub const MOST_BYTES: u64 = 1 << 30;
 
-/// The period of the bytes in a message: a prime, so that a part that is lost or repeated changes
-/// the pattern even if its length is a power of two.
+/// The period of the bytes in a message. It is a prime, so a lost or repeated part changes the
+/// pattern even if the part's length is a power of two.
 const PERIOD: u64 = 251;
 
 /// Rounds of one size.

@@ -4,8 +4,8 @@
 //!
 //! The server starts each stream with one byte. When data has arrived from all streams, the server
 //! begins to count, and starts the caller. A request is a message, its reply is one byte. With the
-//! last reply the server ends each stream with one byte. A stream consists of blocks, each of which
-//! begins with a byte that tells whether the block is the last one.
+//! last reply the server ends each stream with one byte. A stream consists of blocks. The first
+//! byte of each block tells whether the block is the last one.
 
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd as _, BorrowedFd};
@@ -256,11 +256,11 @@ struct Server<'a> {
     left: u32,
     /// Bytes that arrived from all streams.
     streamed: u64,
-    /// The time at which the caller was started, and the bytes that had arrived from the streams by
-    /// then.
+    /// The time at which the caller was started, and the number of bytes that the streams had
+    /// delivered by then.
     begun: Option<(Instant, u64)>,
-    /// For each client: the time at which its last data arrived, or at which the calls began if
-    /// none has arrived since.
+    /// For each client: the time at which its last data arrived. If no data has arrived since the
+    /// calls began, this is the time at which they began.
     heard: Vec<Instant>,
 }
 

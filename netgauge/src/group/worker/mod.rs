@@ -165,7 +165,7 @@ impl Worker {
         }
     }
 
-    /// Returns the member that does these rounds, and the longest time that its traffic may make no
+    /// Returns the member for these rounds, and the longest time for which its traffic may make no
     /// progress.
     fn member(&mut self, series: Series) -> Result<(&mut Member, Duration)> {
         series.check()?;

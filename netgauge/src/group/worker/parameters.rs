@@ -173,8 +173,8 @@ fn restore() -> Result<()> {
     })
 }
 
-/// Starts a thread that waits for the signals that end a process, unless there is such a thread
-/// already. The thread is in the network namespace of its creator.
+/// Starts a thread, unless there is one already. The thread waits for the signals that end a
+/// process. The thread is in the network namespace of its creator.
 fn restore_on_signals() -> Result<()> {
     static WAITING: AtomicBool = AtomicBool::new(false);
     if WAITING.swap(true, Ordering::Relaxed) {
