@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Deadlines that do not count the time in which a guest waits for the host's processors.
+//! Deadlines. The time in which a guest waits for the host's processors does not count.
 //!
-//! On a busy host QEMU's threads wait for processors. A guest that gets half of the processor time
-//! that it wants has twice as long until its deadline. A guest that hangs, idle or not, reaches its
-//! deadline.
+//! On a busy host QEMU's threads wait for processors. If a guest gets half of the processor time
+//! that it wants, it has twice as long until its deadline. If a guest hangs, idle or not, it
+//! reaches its deadline.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -45,8 +45,7 @@ impl Allowance {
 /// Interval at which the threads' times are read.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Nanoseconds in which the threads of a process ran, and nanoseconds in which they waited for a
-/// processor.
+/// How many nanoseconds the threads of a process ran, and how many they waited for a processor.
 #[derive(Clone, Copy, Debug, Default)]
 struct Turns {
     ran: u64,

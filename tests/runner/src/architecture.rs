@@ -57,8 +57,8 @@ impl Architecture {
     }
 
     /// Returns the processor for a guest whose clock counts instructions. QEMU counts each step of
-    /// a repeated string instruction. A kernel that takes these instructions for fast would
-    /// therefore spend an instruction on each byte that it copies (ERMS, FSRM) or sets (FSRS).
+    /// a repeated string instruction. So if a kernel took these instructions for fast, it would
+    /// spend an instruction on each byte to copy (ERMS, FSRM) or to set (FSRS).
     pub fn counted_processor(self) -> &'static str {
         match self {
             Self::Amd64 => "max,-erms,-fsrm,-fsrs",
@@ -139,7 +139,7 @@ impl Architecture {
         }
     }
 
-    /// Returns a command that lists the libraries that a program loads, like `ldd`.
+    /// Returns a command that lists the libraries of a program, like `ldd`.
     pub fn list_libraries(self, program: &Path) -> Command {
         match self {
             Self::Amd64 => {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! `make test`: the crates' tests, the model checker, format and warnings, the manual, the module
-//! and its `modinfo`, misuses that must not compile, the dissector, the scenarios, and the
-//! benchmark's budgets.
+//! `make test`. It runs the crates' tests, the model checker, the scenarios and the benchmark's
+//! budgets. It checks format and warnings, the manual, the module and its `modinfo`, the dissector,
+//! and misuses that must not compile.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};

@@ -140,8 +140,8 @@ impl Commands {
         Self::boot_from(layout, place, verb, clock, patience, wire, &[])
     }
 
-    /// Boots a guest like [`Commands::boot_on`], but with a name, a file system that is already
-    /// built, and directories that the guest can mount.
+    /// Boots a guest like [`Commands::boot_on`], but with a name, an existing file system, and
+    /// directories for the guest to mount.
     ///
     /// # Errors
     /// If the guest does not boot.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Tests the Wireshark dissector. tshark decodes frames that a guest sent, and the test compares
-//! the result with the fields that the module's own parser reads.
+//! Tests the Wireshark dissector. tshark decodes frames that a guest sent. The test compares the
+//! result with the fields from the module's own parser.
 
 use std::collections::HashSet;
 use std::fmt::Write as _;
@@ -324,7 +324,7 @@ fn remarks(rows: &[Vec<String>]) -> Result<()> {
     Ok(())
 }
 
-/// Checks that both directions of a conversation have the same stream number, and that each
+/// Checks the stream numbers. Both directions of a conversation have the same number, and each
 /// conversation has a number of its own.
 fn streams(rows: &[Vec<String>]) -> Result<()> {
     for (ports, index) in [([0, 1], 17), ([6, 7], 18)] {

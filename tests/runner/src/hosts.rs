@@ -27,7 +27,7 @@ const PATIENCE: Duration = Duration::from_secs(4 * 3600);
 /// The command that runs the script in the guest.
 const HOSTS: &str = "bash /share/hosts";
 
-/// The prefix of parts that this kernel cannot run, in the list that the script prints.
+/// In the script's list, this prefix marks parts that this kernel cannot run.
 const LEFT_OUT: &str = "left out: ";
 
 /// Options of a run of the script.

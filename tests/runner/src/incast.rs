@@ -5,7 +5,7 @@
 //!
 //! Everything runs in one guest whose clock counts instructions. `enet-switch` makes the switch and
 //! the hosts, `netgauge -x one-many` makes the traffic, and the switch's counters show the drops.
-//! The ports are slow enough that the single processor, which does the work of all hosts, is not
+//! The single processor does the work of all hosts. The ports are so slow that the processor is not
 //! the bottleneck.
 
 use std::collections::BTreeMap;
@@ -24,8 +24,8 @@ use crate::step;
 
 use crate::beside::RECEIVER;
 
-/// Bytes in a port's buffer above which the switch marks frames for DCTCP: about 20 frames, the
-/// number that DCTCP's authors chose.
+/// Above this number of bytes in a port's buffer, the switch marks frames for DCTCP. It is about 20
+/// frames, as DCTCP's authors chose.
 const MARKING: &str = "30k";
 
 /// The least share of the port's rate in ESP's worst round of the largest size. At that size the
@@ -502,8 +502,8 @@ fn print_table(options: &Options, table: &Table) -> String {
     text
 }
 
-/// Describes the results that break ESP's promises, and the cells of any protocol that could not be
-/// measured.
+/// Describes each result that breaks ESP's promises, and each cell, of any protocol, without a
+/// measurement.
 fn judge(options: &Options, table: &Table) -> Vec<String> {
     let mut faults = Vec::new();
     for ((protocol, kib, senders), cell) in table {

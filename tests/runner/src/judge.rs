@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Counts tests that passed and failed, and parses the results that guests print.
+//! Counts passed and failed tests, and parses the results that guests print.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -171,8 +171,8 @@ impl Scenarios {
     }
 }
 
-/// Parses the output of `cargo test`. Returns the number of tests that passed, and the names of the
-/// tests that failed.
+/// Parses the output of `cargo test`. Returns the number of passed tests, and the names of the
+/// failed tests.
 pub fn cargo_test(output: &str) -> (u64, Vec<String>) {
     let mut passed = 0;
     let mut failed = Vec::new();

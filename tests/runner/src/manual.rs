@@ -11,7 +11,7 @@ use anyhow::{ensure, Context, Result};
 use crate::judge::Part;
 use crate::layout::Layout;
 
-/// The module's pages, which document all errors, options and counters that programs see.
+/// The module's pages. They document all errors, options and counters that programs see.
 const MODULE_PAGES: [&str; 3] = ["enet.7", "edp.7", "esp.7"];
 
 /// The programs' pages. The programs' own tests compare these pages with the options.
@@ -49,7 +49,7 @@ fn names<'a>(text: &'a str, prefix: &'a str) -> impl Iterator<Item = &'a str> {
         .filter(|word| !word.contains(|c: char| c.is_ascii_lowercase()))
 }
 
-/// Checks that the pages have every error that the module's sources return to programs. Internal
+/// Checks that the pages have every error that programs get from the module's sources. Internal
 /// errors are exempt.
 fn errors(layout: &Layout) -> Result<()> {
     const INTERNAL: [&str; 3] = ["EEXIST", "ENOENT", "ENOIOCTLCMD"];

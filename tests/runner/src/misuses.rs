@@ -5,8 +5,8 @@
 //! Each file becomes a module of the kernel module's own crate and is compiled with the flags that
 //! Kbuild used. The file holds one misuse under `#[cfg(misuse)]`. A comment such as `//~ E0502`
 //! marks the line that the compiler must refuse, and has the code of the error. Without that
-//! configuration the same file is the control, which must compile. The control proves that only the
-//! misuse is refused.
+//! configuration, the same file is the control. The control must compile. The control proves that
+//! only the misuse is refused.
 //!
 //! One compilation takes all controls, another takes all misuses. The compiler continues after an
 //! error. If it does not reach a misuse because of another error, that misuse counts as compiled,
@@ -104,8 +104,8 @@ impl Snippet {
             .any(|span| span.is_primary && self.path == Path::new(&span.file_name))
     }
 
-    /// Checks that the control has no error, and that the misuse has the error named in the file,
-    /// at the marked line.
+    /// Checks that the control has no error. The misuse must have the error named in the file, at
+    /// the marked line.
     fn judge(&self, controls: &[Diagnostic], misuses: &[Diagnostic]) -> Result<()> {
         if let Some(error) = controls.iter().find(|error| self.has(error)) {
             bail!("the control does not compile: {}", error.text());

@@ -53,7 +53,7 @@ fn done(guest: &mut Commands, line: &str) -> Result<()> {
     Ok(())
 }
 
-/// Returns a command that runs `command` in each of `hosts`, which are namespaces.
+/// Returns a command that runs `command` in each of `hosts`. The hosts are namespaces.
 fn on_each(hosts: &str, command: &str) -> String {
     format!("for host in {hosts}; do ip netns exec $host {command} || exit; done")
 }

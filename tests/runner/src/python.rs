@@ -18,8 +18,8 @@ const PACKAGES: &str = "usr/lib/python3/dist-packages/sockaddr_en";
 /// The directory of the package's examples, of the tests that need a guest, and of peers in Python.
 const SCRIPTS: &str = "usr/share/python";
 
-/// A program that prints the paths of the interpreter and of the files that these imports load. It
-/// leaves out ssl, which would bring OpenSSL, and which asyncio does not need.
+/// A program that prints the paths of the interpreter and of all files that these imports load. It
+/// leaves out ssl, because ssl would bring OpenSSL, and asyncio does not need it.
 const LOADED: &str = "
 import sys
 sys.modules['ssl'] = None

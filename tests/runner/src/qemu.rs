@@ -34,7 +34,7 @@ pub enum Clock {
     /// One processor whose clock advances one nanosecond per instruction, so that time counts
     /// instructions.
     Instructions,
-    /// Like `Instructions`, but the plugin of `tests/plugin` also counts memory accesses, which
+    /// Like `Instructions`, but the plugin of `tests/plugin` also counts memory accesses. This
     /// makes the guest several times slower.
     Watched,
 }
@@ -119,7 +119,7 @@ pub struct Guest {
     child: Child,
     lines: Receiver<Port>,
     to_programs: UnixStream,
-    /// Lines that were read while the guest came up, and that [`Guest::next`] has not returned yet.
+    /// Lines that were read while the guest came up. [`Guest::next`] has not returned them yet.
     heard: VecDeque<Port>,
     open_ports: u32,
     allowance: Allowance,
@@ -390,17 +390,17 @@ const SILENCE: Duration = Duration::from_secs(90);
 /// take some five seconds. The limit also ends a kernel that hangs but keeps printing.
 const TO_INIT: Duration = Duration::from_secs(900);
 
-/// How long a guest that hangs may take to print the tasks that hang.
+/// How long a hanging guest may take to print its hanging tasks.
 const LAST_WORDS: Duration = Duration::from_secs(5);
 
 /// Number of attempts to boot a guest.
 const BOOTS: u32 = 3;
 
-/// Options of the debug kernel: print every report of KASAN instead of only the first one, check
-/// pages for writes after they are freed, and report leaks with the place of their allocation. Slow
+/// Options of the debug kernel. It prints every report of KASAN instead of only the first one, and
+/// checks freed pages for writes. It reports leaks with the place of their allocation. Slow
 /// emulation raises no alarm and changes no clock. Slabs are checked, because slabs without checks
-/// have arrays of free objects. Such arrays keep addresses of allocated objects, and the search for
-/// leaks would take these for references.
+/// have arrays of free objects. These arrays keep addresses of allocated objects, and the search
+/// for leaks would take the addresses for references.
 const DEBUG_OPTIONS: &str = concat!(
     "kasan_multi_shot page_poison=on slab_debug=F kmemleak.verbose=1 tsc=nowatchdog ",
     "rcupdate.rcu_cpu_stall_timeout=120 watchdog_thresh=60 sysctl.kernel.hung_task_timeout_secs=600 ",
@@ -413,8 +413,7 @@ const PATIENCE: &str = "ENET_PATIENCE";
 /// The environment variable by which init gets the name of the serial ports, without their numbers.
 const PORTS: &str = "ENET_PORTS";
 
-/// MiB of memory of a guest whose root is a directory of the host, since such a guest may run any
-/// program.
+/// MiB of memory of a guest whose root is a directory of the host. This guest may run any program.
 const ROOMY: &str = "2048";
 
 /// Returns QEMU's command line without serial ports. The QEMU process ends with the runner.

@@ -37,8 +37,8 @@ const CARDS: [&str; 2] = ["02:00:00:00:03:01", "02:00:00:00:03:02"];
 /// Maximum number of guests that a thread boots if its guests keep dying.
 const BOOTS: usize = 4;
 
-/// Builds the guests' contents, runs the scenarios `names` (all, if empty) in `guests` guests at a
-/// time (by default a number that suits the kernel), and returns the results.
+/// Builds the guests' contents, runs the scenarios `names` (all, if empty), and returns the
+/// results. `guests` is the number of guests at a time, by default a number that suits the kernel.
 ///
 /// # Errors
 /// If something does not build or a guest does not boot.
@@ -100,13 +100,13 @@ fn judge(
     ));
     let awaited = [&free[..], &smp, &icount].concat();
     let results = Mutex::new(Scenarios::awaiting(awaited));
-    // Guests take scenarios from the end of the list, where the long ones are, so that no guest
-    // still runs a long one when the others are done.
+    // Guests take scenarios from the end of the list, where the long ones are. So no guest still
+    // runs a long one when the others are done.
     let [free, smp, icount] = [free, smp, icount].map(|names| Work {
         waiting: Mutex::new(names),
         results: &results,
     });
-    // The number of guests stays the same: when a guest with four processors or a counting clock is
+    // The number of guests stays the same. When a guest with four processors or a counting clock is
     // done, a guest with two processors starts in its place.
     let then = (wanted.is_none() && layout.purpose != Purpose::Debug).then_some(&free);
     let kinds = [
@@ -166,9 +166,9 @@ struct Sorted {
     free: Vec<String>,
     /// Scenarios that need four processors.
     smp: Vec<String>,
-    /// Scenarios that need a clock that counts instructions.
+    /// Scenarios that need a counting clock.
     icount: Vec<String>,
-    /// Scenarios that do not run because this kernel does not support the guests that they need.
+    /// Scenarios that do not run, because this kernel does not support the guests for them.
     left_out: Vec<String>,
     /// The network cards of guests with four processors.
     wire: Wire,

@@ -17,7 +17,7 @@ use crate::step;
 /// Time limit for the server of a directory to become ready.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A directory that a guest mounts by its tag, and the process that serves it.
+/// A directory, which a guest mounts by its tag, and the process that serves the directory.
 #[derive(Debug)]
 pub struct Shared {
     tag: &'static str,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
 //! `make shell`: a guest for experiments by hand, with a shell on each of two hosts. The guest's
-//! root is a toolbox with the usual tools, its `/usr/local` has the files of `make install`, and it
-//! shares a directory of the user.
+//! root is a toolbox with the usual tools. Its `/usr/local` has the files of `make install`. The
+//! guest shares a directory of the user.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Checks that `docs/kernel-functions.md` is complete and up to date. Each function of the kernel
-//! that `rust/` calls must have a row, which names the files that call it.
+//! Checks that `docs/kernel-functions.md` is complete and up to date. Each kernel function in use
+//! by `rust/` must have a row with the files that call the function.
 
 mod pages;
 
@@ -45,7 +45,7 @@ fn allowed() -> BTreeSet<String> {
         .collect()
 }
 
-/// Returns the functions of [`allowed`] that are called, each with the files that call it.
+/// Returns each function of [`allowed`] that is called, with the calling files.
 fn called() -> BTreeMap<String, BTreeSet<String>> {
     let allowed = allowed();
     let mut called: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();

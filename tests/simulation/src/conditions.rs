@@ -16,8 +16,8 @@ pub const SLOW: u64 = 10;
 /// The deviations of a network.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Conditions {
-    /// Share of frames, 0 to 1, that arrive late: after 1 to [`MOST_PLACES`] frames that were sent
-    /// later.
+    /// Share of late frames, 0 to 1. A late frame arrives after 1 to [`MOST_PLACES`] frames that
+    /// were sent later.
     pub late: f64,
     /// Time for which a host's card collects received frames before it interrupts the host,
     /// nanoseconds.

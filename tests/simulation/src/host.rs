@@ -3,8 +3,8 @@
 //! A host: connections that share one network card, as in the kernel module.
 //!
 //! [`esp_testkit`] calls the engines; this module has the timers and the statistics of the studies.
-//! Payload is not stored: every packet has the position of its bytes in the stream, and
-//! [`Host::arrive`] panics if the bytes that it delivers do not follow the previous ones.
+//! Payload is not stored. Every packet has the position of its bytes in the stream.
+//! [`Host::arrive`] panics if the bytes to deliver do not follow the previous ones.
 
 use std::collections::BTreeSet;
 
@@ -68,13 +68,13 @@ pub struct Endpoint {
     pub silent_after: u64,
     /// Whether the last packet that the end sent was lost.
     pub mute: bool,
-    /// Number of requests that the end sent although neither the requested packet nor the last
-    /// packet that the end sent was lost.
+    /// Number of spurious requests of this end: neither the requested packet nor the end's own last
+    /// packet was lost.
     pub spurious_requests: u64,
     /// The longest wait of an acknowledgement for its turn in the ACK queue, and the most turns
     /// that other connections had during one such wait.
     pub longest_wait: (Nanos, u64),
-    /// The time at which the current wait began, and the host's `turns` at that time.
+    /// The start of the current wait, and the host's `turns` at that time.
     waits: Option<(Nanos, u64)>,
     /// Packets whose last transmission was lost.
     lost: BTreeSet<u16>,

@@ -3,9 +3,9 @@
 //! Simulates many ESP senders behind one switch port with the real engine, without a kernel.
 //!
 //! Every host has a link to one store-and-forward switch, whose ports have a rate and a FIFO buffer
-//! of limited bytes. All senders send to one receiver, in rounds ([`rounds`]). The engines are
-//! those of the kernel module ([`esp::Connection`], [`esp::AckQueue`]); [`esp_testkit`] calls them
-//! as the module does. Time is simulated, and the same seed gives the same result.
+//! of limited bytes. All senders send to one receiver, in rounds ([`rounds`]). The engines are the
+//! same as in the kernel module ([`esp::Connection`], [`esp::AckQueue`]). [`esp_testkit`] calls
+//! them like the module. Time is simulated, and the same seed gives the same result.
 
 pub mod agenda;
 pub mod conditions;

@@ -2,9 +2,9 @@
 
 //! Wires and switch ports: the time that frames take and wait.
 //!
-//! Wires and FIFO ports need no events, because the time at which a frame has left follows from the
-//! time at which the previous frame left. Times here are in picoseconds, since an acknowledgement
-//! takes 6.72 ns at 100 Gbit/s.
+//! Wires and FIFO ports need no events, because a frame's departure time follows from the departure
+//! time of the previous frame. Times here are in picoseconds, since an acknowledgement takes 6.72
+//! ns at 100 Gbit/s.
 
 use std::collections::VecDeque;
 
@@ -76,7 +76,7 @@ impl Wire {
     }
 }
 
-/// A switch port: a wire with a FIFO buffer that drops frames that do not fit.
+/// A switch port: a wire with a FIFO buffer. The buffer drops frames that do not fit.
 #[derive(Debug)]
 pub struct Port {
     rate: Rate,

@@ -53,8 +53,8 @@ pub struct Round {
     pub duration: Nanos,
     /// Payload received during `duration`, as a share of the port's rate.
     pub goodput: f64,
-    /// Jain's index of the senders' shares at the time at which the first message was complete: the
-    /// bytes received from each sender, as a part of its message; 1 for equal shares.
+    /// Jain's index of the senders' shares when the first message was complete; 1 for equal shares.
+    /// A share is the bytes received from a sender, as a part of its message.
     pub fairness: f64,
     /// The most bytes in the receiver's port.
     pub peak: u32,

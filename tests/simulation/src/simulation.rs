@@ -151,8 +151,9 @@ pub struct Counts {
     pub duplicates: u64,
     /// Retransmission requests.
     pub requests: u64,
-    /// The receiver's requests for packets that neither the network lost nor the receiver
-    /// discarded, if the receiver's last packet to the same sender was not lost either.
+    /// Number of the receiver's spurious requests. The network had not lost the requested packet,
+    /// and the receiver had not discarded it. The receiver's last packet to the same sender was not
+    /// lost either.
     pub spurious_requests: u64,
     /// How often the ACK queue took the turn from a sender that was silent.
     pub overruns: u32,
@@ -257,8 +258,9 @@ impl Simulation {
         Some(self.peer(end).1 as usize)
     }
 
-    /// Returns the longest time that an acknowledgement for this sender waited for its turn since
-    /// the last call, and the most turns that other connections had during one such wait.
+    /// Returns the longest time that an acknowledgement for this sender waited for its turn. Also
+    /// returns the most turns of other connections during one of these waits. Both count from the
+    /// last call on.
     pub fn take_longest_wait(&mut self, sender: usize) -> (Nanos, u64) {
         std::mem::take(&mut self.endpoint(receiving(sender)).longest_wait)
     }

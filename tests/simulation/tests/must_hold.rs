@@ -317,8 +317,8 @@ fn senders_with_smaller_windows_than_the_receiver_expects_are_as_fast() {
             let summary = measure(setup, 1 << 20, 2);
             let what = format!("{burst} against {to_ack}, N = {senders}: {summary:?}");
             assert_eq!(summary.counts.drops, 0, "{what}");
-            // With a window of two packets, a sender may time out once, before it has measured how
-            // long it waits for its turn among many senders.
+            // With a window of two packets, a sender may time out once. At that time it has not yet
+            // measured how long it waits for its turn among many senders.
             let timeouts = if burst == 2 { senders as u64 } else { 0 };
             assert!(summary.counts.retransmissions <= timeouts, "{what}");
             assert!(

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
 //! The cost of the kernel's functions that set and copy memory, in instructions per byte. `make
-//! bench` checks that none of them uses string instructions with steps of one byte, because the
-//! emulator counts each such step as an instruction.
+//! bench` checks that none of these functions uses string instructions with steps of one byte. The
+//! emulator would count each of these steps as an instruction.
 //!
-//! Each cost is the difference between two calls that differ only in the number of bytes set or
-//! copied. The guest's clock counts instructions, so a measured nanosecond is an instruction.
+//! Two calls differ only in the number of bytes that they set or copy. The difference of their
+//! costs is the figure. The guest's clock counts instructions, so a measured nanosecond is an
+//! instruction.
 
 use std::ffi::CStr;
 use std::os::unix::fs::FileExt as _;
@@ -47,8 +48,8 @@ pub fn costs() -> Result<Vec<Cost>> {
     let clear_user = per_byte(|count| Ok(zeros.read_exact_at(&mut bytes[..count], 0)?))?;
     let copy_to_user = per_byte(|count| Ok(file.read_exact_at(&mut bytes[..count], 0)?))?;
     let copy_from_user = per_byte(|count| Ok(file.write_all_at(&bytes[..count], 0)?))?;
-    // The kernel allocates a buffer of the requested size, sets it to zero, copies the value into
-    // it, and copies it from there to the program.
+    // The kernel allocates a buffer of the requested size and sets it to zero. It copies the value
+    // into the buffer, and from there to the program.
     set_attribute(FEW)?;
     let memset = per_byte(|count| get_attribute(count, FEW))?;
     let of = |count: usize| {

@@ -13,8 +13,8 @@ use serde::Deserialize;
 use super::figures::{Figure, JUMBO};
 use crate::layout::Layout;
 
-/// Bases of ratios: the transports TCP and raw packets, the same transport with the default MTU
-/// (`usual`), and the same protocol with sends that copy (`copy`).
+/// Bases of ratios: the transports TCP (`tcp`) and raw packets (`raw`), the same transport with the
+/// default MTU (`usual`), and the same protocol with copying sends (`copy`).
 const BASES: [&str; 4] = ["tcp", "raw", "usual", "copy"];
 
 /// Returns the figure with which `figure` is compared for the ratio to `base`; `None` if that

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! `make bench OPTIONS=--memory`: the memory accesses of a message and of a KiB of a stream,
-//! counted by the plugin of `tests/plugin`, in a guest like the guest of the other figures.
+//! `make bench OPTIONS=--memory`: the memory accesses of a message, and of a KiB of a stream. The
+//! plugin of `tests/plugin` counts them, in a guest like the guest of the other figures.
 //!
 //! Two runs differ only in their number of messages or bytes, and the difference of their counts
 //! gives the figure, as for `make profile`. Before and after each run the guest makes a system call
-//! that nothing else makes; at each such call the plugin records its totals. The plugin does not
-//! count while the guest waits for the runner, because the guest's clock then runs ahead, and the
-//! kernel's timers run with the clock.
+//! that nothing else makes. At each of these calls the plugin records its totals. The plugin does
+//! not count while the guest waits for the runner. During this time the guest's clock runs ahead,
+//! and the kernel's timers run with the clock.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -32,8 +32,8 @@ use crate::step;
 /// clock, relative to the instructions by the clock.
 const TOLERANCE: f64 = 0.01;
 
-/// The largest relative difference for a figure. netgauge reads the clock for figures, so the
-/// clock's instructions exclude netgauge's work between two messages, some 130 instructions, and
+/// The largest relative difference for a figure. netgauge reads the clock for figures. So the
+/// clock's instructions exclude netgauge's work between two messages, some 130 instructions. They
 /// include the time in which both ends wait for a timer.
 const TOLERANCE_OF_FIGURES: f64 = 0.02;
 
@@ -45,7 +45,7 @@ const BLOCKS: [u64; 2] = [2000, 22_000];
 const LISTED: f64 = 0.002;
 
 /// Ratios to a number below this are not printed, because the guest's other activity adds more than
-/// such a number.
+/// that.
 const LEAST: f64 = 0.5;
 
 /// Names of the numbers in the table.
@@ -247,8 +247,8 @@ impl Row {
     }
 }
 
-/// The kernel function at whose first instruction the plugin records its totals, and a command that
-/// calls it.
+/// The plugin records its totals at the first instruction of this kernel function. The second
+/// string is a command that calls the function.
 const MARK: (&str, &str) = ("__x64_sys_sethostname", "hostname enet");
 
 /// Waits until the kernel has also freed those objects of an ended process that it frees with a

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Counts instructions per half round trip and per byte, by transport, in one guest whose clock
-//! counts instructions, and compares them with the budgets of `netgauge/budgets.toml`.
+//! Counts instructions per half round trip and per byte, by transport, and compares them with the
+//! budgets of `netgauge/budgets.toml`. One guest does the work, and its clock counts instructions.
 //!
 //! The hosts are two network namespaces joined by a veth pair. One processor does the work of both
 //! hosts, so a number is the whole cost of a message. Wall time has no influence: the same kernel

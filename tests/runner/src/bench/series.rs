@@ -11,7 +11,7 @@ pub const TRANSPORTS: [&str; 5] = ["tcp", "udp", "raw", "edp", "esp"];
 /// Transports of all other figures: streams.
 pub const STREAMS: [&str; 2] = ["tcp", "esp"];
 
-/// Transports of long blocks: streams with sends that copy, and the same streams with sends that do
+/// Transports of long blocks: streams with copying sends, and the same streams with sends that do
 /// not copy.
 const BLOCKS: [&str; 6] = [
     "tcp",

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Splits the instructions of a message and of a byte by the place of their execution: in programs,
-//! in the kernel on behalf of a program's calls, or in softirqs. Softirqs handle a host's network
-//! input and timers; no call of a program includes their time.
+//! Splits the instructions of a message and of a byte by the place of their execution. The places
+//! are programs, the kernel on behalf of a program's calls, and softirqs. Softirqs handle a host's
+//! network input and timers; no call of a program includes their time.
 //!
 //! Treydte (2007, 6.4) calls the work of softirqs hidden overhead and could not measure it. Two
 //! runs differ only in their number of messages or bytes, and the difference of their counts gives
-//! the shares, as for `make profile`. Only the shares come from this difference. netgauge measures
-//! the total itself, since its median excludes the kernel's occasional other work.
+//! the shares, as for `make profile`. Only the shares come from this difference. The total comes
+//! from netgauge, since netgauge's median excludes the kernel's occasional other work.
 
 use anyhow::{ensure, Result};
 
@@ -21,8 +21,8 @@ use crate::profile::{difference, is_kernel, Counts, Tracer};
 const ROUND_TRIPS: [u64; 2] = [50, 650];
 /// Numbers of bytes in the first and in the second transfer.
 const BYTES: [u64; 2] = [512 << 10, 3584 << 10];
-/// Factor on [`BYTES`] for a transport that passes many packets at a time through the kernel, so
-/// that a transfer takes about as many instructions as with other transports.
+/// Factor on [`BYTES`] for a transport that passes many packets at a time through the kernel. With
+/// it, a transfer takes about as many instructions as with other transports.
 pub const MANY_AT_A_TIME: u64 = 8;
 
 /// Shares of all instructions, 0 to 1.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Checks that the guest's kernel does not set or copy memory with byte-wise string instructions,
-//! which QEMU counts once per byte.
+//! Checks that the guest's kernel does not set or copy memory with byte-wise string instructions.
+//! QEMU counts these once per byte.
 //!
 //! A kernel that assumes fast string instructions (ERMS, FSRM, FSRS) sets or copies in steps of one
 //! byte. QEMU counts each step as an instruction, which a real processor does not execute. An

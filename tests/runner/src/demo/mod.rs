@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! `make demo`: the cost of a message by transport, the delay at a switch port to which many hosts
-//! send, and the gain of an unmodified program. It takes a minute, and shows the results on one
-//! screen and in one picture.
+//! `make demo`: the cost of a message by transport, the delay at a switch port with many senders,
+//! and the gain of an unmodified program. It takes a minute, and shows the results on one screen
+//! and in one picture.
 //!
 //! `mk/demo` has built the module and the programs; the demonstration needs fewer programs than the
 //! tests.
@@ -30,13 +30,13 @@ use crate::step;
 /// Time limit for a measurement; many times the usual duration.
 const PATIENCE: Duration = Duration::from_secs(900);
 
-/// The stream protocols that share a port: Linux' default TCP, and ESP. Each has the number of
-/// rounds of many senders after which its median is reproducible. ESP needs few, because its rounds
-/// are all alike.
+/// The stream protocols that share a port: Linux' default TCP, and ESP. After the given number of
+/// rounds of many senders, the protocol's median is reproducible. ESP needs few rounds, because
+/// they are all alike.
 const STREAMS: [(&str, u32); 2] = [("cubic", 25), ("esp", 5)];
 
 /// Sizes with reproducible results. With TCP, 32 senders of 64 KiB overflow a port in every round.
-/// 16 senders overflow it only in some rounds, and their worst round is random.
+/// 16 senders overflow the port only in some rounds, so their worst round is random.
 const SIZES: Sizes = Sizes {
     question: 100,
     streams: 16,

@@ -18,8 +18,8 @@ const VALUES: i32 = 90;
 /// The length of the longest bar; notes are to the right of it.
 const LONGEST: i32 = 400;
 
-/// Heights in pixels: of a title, of a bar with the space around it, of the space after a panel,
-/// and of a line of text.
+/// Heights in pixels: of a title, of a bar with its space, of the space after a panel, and of a
+/// line of text.
 const TITLE: i32 = 26;
 const ROW: i32 = 22;
 const GAP: i32 = 16;

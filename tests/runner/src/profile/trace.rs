@@ -24,7 +24,7 @@ pub struct Place {
 /// The state of the parser: the blocks that QEMU has translated.
 #[derive(Debug)]
 pub struct Trace {
-    /// The addresses of the function that handles softirqs, which does not nest.
+    /// The addresses of the function that handles softirqs. Its calls do not nest.
     handler: Range<u64>,
     /// Whether the handler, or a function that it called, is running.
     in_handler: bool,

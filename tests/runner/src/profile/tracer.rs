@@ -40,8 +40,8 @@ pub struct Tracer {
 }
 
 impl Tracer {
-    /// Sets up counting in a guest that runs the benchmark and has loaded all modules that it will
-    /// need.
+    /// Sets up counting in a guest that runs the benchmark. The guest has loaded all modules that
+    /// it will need.
     ///
     /// # Errors
     /// If the guest or QEMU does not answer, or the guest's kernel lacks the softirq handler.

@@ -132,7 +132,7 @@ struct Exchange {
     streams: Vec<VecDeque<(u64, Kind)>>,
     /// Bytes sent since the start, by stream.
     sent: Vec<u64>,
-    /// Each host's progress: the number of messages that it has received, and the number of its own
+    /// Each host's progress: the number of messages it has received, and the number of its own
     /// messages that have arrived.
     steps: Vec<(usize, usize)>,
     /// Number of peers to which each host has begun to send.

@@ -166,7 +166,8 @@ struct Shape {
     round_trip: Option<Nanos>,
     conditions: Conditions,
     pairs: Vec<(u32, u32)>,
-    /// Number of streams whose sum is measured, and the number of links whose rates they share.
+    /// Number of streams whose sum is measured, and number of links. Together the streams share the
+    /// rates of these links.
     counted: (usize, f64),
     least: f64,
     /// The least value of Jain's index that the case requires.
@@ -331,8 +332,8 @@ fn cases() -> Vec<(String, Case)> {
     cases
 }
 
-/// Returns a case in which one host sends to `k` receivers, each of which has another sender of its
-/// own. With max-min shares each port is full.
+/// Returns a case in which one host sends to `k` receivers. Each receiver has a further sender of
+/// its own. With max-min shares each port is full.
 fn outcast(k: u32) -> Shape {
     let shared = (1..=k).map(|receiver| (0, receiver));
     let own = (1..=k).map(|receiver| (k + receiver, receiver));

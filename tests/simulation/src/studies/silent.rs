@@ -31,13 +31,13 @@ pub struct Line {
     pub together: bool,
     /// How long the other senders take if the silent ones do not exist, nanoseconds.
     pub without: Nanos,
-    /// The longest time that the other senders take, over the numbers of packets after which the
-    /// silent ones stop, nanoseconds.
+    /// The longest time that the other senders take, nanoseconds. The runs differ in the number of
+    /// packets after which the silent senders stop.
     pub worst: Nanos,
     /// The number of packets after which the first silent sender stopped in the worst run.
     pub worst_after: u64,
-    /// The largest delay by silence over all runs: how much longer the other senders take than
-    /// `without` and the time of the packets that the silent ones sent, nanoseconds.
+    /// The largest delay by silence over all runs, nanoseconds. The delay is the time that the
+    /// other senders take, minus `without` and minus the time of the silent senders' packets.
     pub delay: Nanos,
     /// How often the ACK queue took the turn from a holder of the turn in the worst run.
     pub overruns: u32,

@@ -124,8 +124,8 @@ pub struct Line {
     pub senders: usize,
     /// Number of messages.
     pub messages: usize,
-    /// The load that the port reached: bytes with headers that had arrived when the last message
-    /// was sent, as a share of what the port could carry.
+    /// The load that the port reached: the bytes, with headers, that had arrived when the last
+    /// message was sent. As a share of the port's capacity.
     pub load: f64,
     /// The slowdown of all messages.
     pub all: Slowdown,
@@ -140,8 +140,8 @@ pub struct Line {
     pub counts: Counts,
 }
 
-/// Returns the nanoseconds that all packets of a message take on a link, and the nanoseconds that
-/// the last packet takes.
+/// Returns how many nanoseconds all packets of a message take on a link, and how many the last
+/// packet takes.
 fn on_link(setup: &Setup, size: u64) -> (f64, f64) {
     let mss = u64::from(setup.mss());
     let time = |payload: u64| {

@@ -75,9 +75,9 @@ const LENGTHS: [usize; 16] = [
     0, 1, 2, 6, 11, 15, 16, 17, 128, 1483, 1489, 1494, 1500, 4096, 32768, ROOM,
 ];
 
-/// The requests of `ioctl(2)` that sockets support and that change nothing outside of the socket.
-/// The request that sets the owner of signals is missing, since a random number would name another
-/// process; `fcntl(2)` sets the owner instead.
+/// The requests of `ioctl(2)` for sockets that change nothing outside of the socket. The request
+/// that sets the owner of signals is missing, since a random number would name another process;
+/// `fcntl(2)` sets the owner instead.
 const REQUESTS: [u64; 14] = [
     libc::FIONREAD, // SIOCINQ
     libc::TIOCOUTQ, // SIOCOUTQ
@@ -325,9 +325,9 @@ impl Caller<'_> {
     /// Makes the system call directly, since a library wrapper might check the arguments.
     fn syscall(number: c_long, arguments: [u64; 6]) -> c_long {
         let [a, b, c, d, e, f] = arguments;
-        // SAFETY: Every pointer that callers here pass points into the arena, which contains no
-        // Rust object, or to memory that the kernel refuses to access. Every descriptor is invalid,
-        // or comes from a slot or `Common` and belongs to no Rust object.
+        // SAFETY: Every pointer from a caller points into the arena, which contains no Rust object,
+        // or to memory that the kernel refuses to access. Every descriptor is invalid, or comes
+        // from a slot or `Common` and belongs to no Rust object.
         unsafe { libc::syscall(number, a, b, c, d, e, f) }
     }
 
@@ -494,7 +494,8 @@ impl Caller<'_> {
                 libc::SYS_ioctl,
                 [fd, request.unwrap_or(libc::FIONREAD), argument, 0, 0, 0],
             );
-            // SIOCGSKNS returns a descriptor that is not a socket, which is useful for other calls.
+            // SIOCGSKNS returns a descriptor of something else than a socket. This is useful for
+            // other calls.
             return if request == Some(0x894c) {
                 self.keep(got)
             } else {

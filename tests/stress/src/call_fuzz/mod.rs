@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Random calls with random arguments, from threads of processes that are killed at random, while
-//! devices go down and up and the module is unloaded.
+//! Random calls with random arguments. They come from threads of processes, which are killed at
+//! random. Meanwhile devices go down and up, and the module is unloaded.
 
 mod arena;
 mod calls;
@@ -26,8 +26,7 @@ const WORKERS: usize = 4;
 /// The parameters of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Campaign {
-    /// The seed, which determines everything except the order in which the kernel schedules
-    /// threads.
+    /// The seed. It determines everything except the order in which the kernel schedules threads.
     pub seed: u64,
     /// The time for which calls are made.
     pub time: Duration,
@@ -49,8 +48,7 @@ pub struct Report {
     pub never: Vec<calls::Kind>,
     /// Number of processes killed.
     pub killed: u64,
-    /// The number of times that the module refused to unload, and the number of times that it was
-    /// unloaded.
+    /// How often the module refused to unload, and how often it was unloaded.
     pub unloads: (u64, u64),
     /// The number of times that a device went down and up.
     pub bounces: u64,

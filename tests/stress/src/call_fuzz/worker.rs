@@ -154,8 +154,8 @@ fn ring(mut caller: Caller<'_>) -> Result<()> {
         let slot = common.slots[rng.usize(..SLOTS)].load(std::sync::atomic::Ordering::Relaxed);
         let entry = operation(common, rng, types::Fd(slot));
         common.tally.begin(Kind::Uring);
-        // SAFETY: The memory that the operation points to is in the arena, which exists until the
-        // process ends and contains no Rust object.
+        // SAFETY: The operation points to memory in the arena. The arena exists until the process
+        // ends, and contains no Rust object.
         let pushed = unsafe { ring.submission().push(&entry) }.is_ok();
         // Ignored because the kernel refuses the call while completions overflow; the loop below
         // takes them.

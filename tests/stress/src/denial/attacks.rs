@@ -123,7 +123,7 @@ fn syns(lab: &Lab) -> Result<Figures> {
 }
 
 /// Encodes a SYN of a mapped connection with number `number`. The Ethernet address `from` is b's
-/// own, or that of another station that claims to be b.
+/// own, or belongs to another station, which claims to be b.
 fn mapped_syn(lab: &Lab, from: [u8; 6], port: u16, number: u64) -> Vec<u8> {
     let options = mapped::option([10, 0, 0, 2], [10, 0, 0, 1], port);
     let header = EspHeader {
@@ -177,8 +177,8 @@ pub const MAPPED_SYNS: Attack = Attack {
     bounds: bounds(100_000.0, 0.6, 160.0, "half-open connections"),
 };
 
-/// SYNs like those of [`MAPPED_SYNS`], but from hosts that do not own the IP address. Host a
-/// answers each SYN with a reset and keeps no state.
+/// SYNs like in [`MAPPED_SYNS`], but from hosts that do not own the IP address. Host a answers each
+/// SYN with a reset and keeps no state.
 pub const FOREIGN_SYNS: Attack = Attack {
     what: "SYNs of mapped connections from strangers",
     make: |lab| {
@@ -308,7 +308,7 @@ pub const ECHOES: Attack = Attack {
     bounds: bounds(6_000.0, 0.8, 0.0, ""),
 };
 
-/// A peer that sends beyond its window, to a connection that is not read.
+/// A peer that sends beyond its window. No program reads the connection.
 pub const WINDOWLESS: Attack = Attack {
     what: "a peer that sends beyond its window",
     make: windowless,

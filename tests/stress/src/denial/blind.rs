@@ -81,15 +81,15 @@ impl fmt::Display for Accepted {
 /// How many acknowledgement numbers there are from the oldest packet in flight to the number behind
 /// the last packet in flight, in the busy connection.
 const IN_FLIGHT: u32 = WINDOW as u32 + 1;
-/// The number of sequence numbers that are plausible in an empty packet: up to twice the largest
-/// window before or behind the expected one, and one more for a probe.
+/// The number of plausible sequence numbers in an empty packet. They are up to twice the largest
+/// window before or behind the expected one, and there is one more for a probe.
 const PLAUSIBLE: u32 = 4 * LARGEST_WINDOW + 2;
 /// The counts for data without ACK, which are never accepted: no sequence number is right, and the
 /// acknowledgement number does not matter.
 const NEVER: [u32; 2] = [0, ALL_VALUES];
 
 /// All attacks, in the order of the table. A reset without ACK is accepted with one more
-/// acknowledgement number, that of a probe.
+/// acknowledgement number, since it may answer a probe.
 pub const ALL: &[Guess] = &[
     guess("reset", Aim::Reset, flag::RST | flag::ACK, IDLE, [1, 1]),
     guess(
@@ -159,8 +159,8 @@ struct Stage<'a> {
 struct Victim {
     socket: Socket,
     peer: Dialed,
-    /// Number of bytes that the program has not read, and number of bytes that the peer has not
-    /// acknowledged.
+    /// Number of bytes not yet read by the program, and number of bytes not yet acknowledged by the
+    /// peer.
     queued: [i32; 2],
 }
 
@@ -306,8 +306,7 @@ impl<'a> Stage<'a> {
         Ok(believed)
     }
 
-    /// Returns the number of values of `which` that the host accepts while the other number is
-    /// right.
+    /// Returns how many values of `which` the host accepts while the other number is right.
     fn accepted(&mut self, guess: &Guess, which: Number) -> Result<u32> {
         const SAMPLES: u16 = 32;
         const BLOCK: usize = 512;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
 //! Attacks on a host from its own Ethernet. Each attack measures the cost of one frame, the share
-//! of its goodput that a stream keeps, and the most memory that the host uses. Run them in a guest
-//! whose clock counts instructions.
+//! of its goodput that a stream keeps, and the host's peak memory. Run them in a guest whose clock
+//! counts instructions.
 
 use guest::prelude::*;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The streams that an attack must not slow down, and the memory that it may make a host hold.
+//! The victims of an attack: the streams that it must not slow down, and the memory of a host.
 
 use guest::prelude::*;
 use guest::socket::meminfo::{BACKLOG, RCVBUF, RMEM_ALLOC, SNDBUF, WMEM_QUEUED};
@@ -67,8 +67,7 @@ pub fn usual_goodput(from: &Socket, to: &Socket) -> Result<f64> {
     Ok(rates[TRANSFERS / 2])
 }
 
-/// Returns the number of bytes of memory, overhead included, that hold data which the peer has not
-/// yet acknowledged.
+/// Returns how many bytes of memory, overhead included, hold data not yet acknowledged by the peer.
 ///
 /// # Errors
 /// The errno of `getsockopt(2)`.

@@ -10,12 +10,12 @@ use nix::errno::Errno;
 
 use guest::crowd::errno;
 
-/// Errnos with which a cut may end an attempt to connect: `ETIMEDOUT` if there was no answer, and
-/// `ECONNRESET` if the server gave up before the client's first data.
+/// Errnos with which a cut may end an attempt to connect. `ETIMEDOUT` means that there was no
+/// answer, and `ECONNRESET` that the server gave up before the client's first data.
 const CONNECTING: &[i32] = &[libc::ETIMEDOUT, libc::ECONNRESET];
 
-/// Errnos with which a cut may end a call on a connection. `ETIMEDOUT` reports that there was no
-/// answer, and `ECONNRESET` that the other end reset the connection. `EPIPE` and `ENOTCONN` come
+/// Errnos with which a cut may end a call on a connection. `ETIMEDOUT` means that there was no
+/// answer. `ECONNRESET` means that the other end reset the connection. `EPIPE` and `ENOTCONN` come
 /// from a send or shutdown after one of these was reported. `EAGAIN` means that the time limit of
 /// this program's sockets has expired, because the other end is gone and this end has nothing to
 /// send.

@@ -51,7 +51,7 @@ const LONG: [u64; 2] = [16_000, 30_000];
 
 /// The shortest and the longest duration of a short cut, in milliseconds. No connection may break
 /// because of a short cut. Between cuts the link works for at least as long as the longest of these
-/// cuts lasts, so a packet that is retransmitted every 2 s gets through.
+/// cuts lasts. So a packet gets through if it is retransmitted every 2 s.
 const SHORT: [u64; 2] = [20, 3_000];
 
 /// The shortest and the longest time for which the link works between cuts, in milliseconds.
@@ -101,8 +101,7 @@ struct State {
     cuts: u64,
     /// Whether the present cut is a long one; `None` while the link works.
     now: Option<bool>,
-    /// The time at which the last cut of any length ended, and the time at which the last long cut
-    /// ended.
+    /// The end of the last cut of any length, and the end of the last long cut.
     ended: [Option<Instant>; 2],
 }
 
@@ -110,8 +109,8 @@ struct State {
 /// sends its six packets within 6.2 s, and then waits for an answer for about the same time.
 const REFUSES: Duration = Duration::from_secs(30);
 
-/// How long after a long cut a program may still find a connection broken. A program that only
-/// waits notices the break when its own time limit expires.
+/// For this long after a long cut, a program may still find a connection broken. A program that
+/// only waits notices the break when its own time limit expires.
 const BREAKS: Duration = Duration::from_secs(90);
 
 impl Weather {

@@ -77,7 +77,7 @@ impl Road<'_> {
 pub struct Client<'a> {
     /// The hosts.
     pub road: Road<'a>,
-    /// The seed, which determines what the sessions do, but not the times at which they do it.
+    /// The seed. It determines the actions of the sessions, but not their times.
     pub seed: u64,
     /// The counters.
     pub ledger: &'a Ledger,
@@ -152,7 +152,7 @@ impl Client<'_> {
         Ok(None)
     }
 
-    /// Counts a connection that succeeded, or one that broke for a reason that may be a cut.
+    /// Counts a connection that succeeded, or that may have broken because of a cut.
     fn finish(&self, client: &Socket, ended: Result<()>) -> Result<()> {
         self.ledger.close(client);
         let Err(error) = ended else {

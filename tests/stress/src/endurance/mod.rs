@@ -3,9 +3,9 @@
 //! Mixed traffic between two hosts for any length of time, while the link between them is cut and
 //! restored at random.
 //!
-//! Every byte is checked. A connection may break only because of a cut: with an errno that a cut
-//! causes, and at a time at which a cut can have caused it. Afterwards no socket may be left,
-//! memory use must be as before, and the module must unload.
+//! Every byte is checked. A connection may break only because of a cut. So its errno must be one
+//! that a cut causes, and the time must fit a cut. Afterwards no socket may be left, memory use
+//! must be as before, and the module must unload.
 //!
 //! Client and server are either two guests, whose link the runner cuts when the client says so, or
 //! two namespaces of one guest.
@@ -75,7 +75,7 @@ struct Figures {
     bytes: u64,
     connections: u64,
     accepted: u64,
-    /// Number of datagrams for which the client got an answer, or that the server sent back.
+    /// Number of answers that the client got, or number of datagrams that the server sent back.
     datagrams: u64,
     /// Number of datagrams that the client sent.
     sent: u64,

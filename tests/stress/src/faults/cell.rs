@@ -21,8 +21,8 @@ use guest::relay::Tally;
 const STALL: Duration = Duration::from_secs(40);
 
 /// The time limit of a cell, in seconds, even while it makes progress. At 30 % loss in both
-/// directions a packet and its answer get through in one of two attempts, and attempts are up to 2
-/// s apart, which is the longest RTO.
+/// directions, a packet and its answer get through in one of two attempts. Attempts are up to 2 s
+/// apart, the longest RTO.
 const LIMIT: u64 = 290;
 
 /// A cell of the matrix.

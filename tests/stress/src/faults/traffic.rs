@@ -39,7 +39,7 @@ const STORM: (u64, u64) = (10, 10);
 /// A kind of traffic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Traffic {
-    /// One connection with 100 short messages, each of which is answered before the next one is
+    /// One connection with 100 short messages. Each message is answered before the next one is
     /// sent.
     Dialogue,
     /// One connection with 1 MiB from the client to the server.

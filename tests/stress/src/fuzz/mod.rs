@@ -279,8 +279,8 @@ impl<'a> Attack<'a> {
             let Some(seen) = self.memory.any(&mut self.rng) else {
                 return false;
             };
-            // Most frames that passed are datagrams or belong to connections that have ended. Other
-            // frames are preferred, since most hostile frames would otherwise have no effect.
+            // Most of the passed frames are datagrams, or belong to connections that have ended.
+            // Other frames are preferred, since most hostile frames would otherwise have no effect.
             let wanted = match self.memory.target(seen).0 {
                 State::Reset => false,
                 State::Datagrams => tries > 1,

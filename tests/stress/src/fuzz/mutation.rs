@@ -52,7 +52,7 @@ pub enum Mutation {
     Wrapped,
     /// The frame in tags or a tunnel with wrong headers, or in two tunnels.
     Miswrapped,
-    /// The packet that the honest host would send next, in tags or a tunnel that are not its own.
+    /// The next packet of the honest host, in another host's tags or tunnel.
     Foreign,
 }
 
@@ -357,8 +357,8 @@ fn open(frame: &mut Vec<u8>, rng: &mut Rng) {
     *frame = ethernet(to, from, ETH_P_ESP, &packet);
 }
 
-/// Makes the options of a SYN: none, some that the receiver may know, those of a connection with
-/// records, or random bytes.
+/// Makes the options of a SYN: none, some known options, the options of a connection with records,
+/// or random bytes.
 fn options(rng: &mut Rng) -> Vec<u8> {
     match rng.u8(..5) {
         4 => [&[9, 4][..], &garbage(4, rng)].concat(),

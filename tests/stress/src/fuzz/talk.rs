@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The conversations between the hosts: the frames that pass, and the state of the socket that
-//! receives each frame.
+//! The conversations between the hosts: the frames, and the state of the receiving socket of each
+//! frame.
 
 use std::collections::HashMap;
 
@@ -123,8 +123,8 @@ impl Memory {
         }
     }
 
-    /// Returns the state of the socket that receives the frame, and the numbers that the socket
-    /// would accept.
+    /// Returns the state of the frame's receiving socket, and the numbers that this socket would
+    /// accept.
     pub fn target(&self, seen: &Seen) -> (State, Numbers) {
         let kind = seen.frame.get(12..14).unwrap_or_default();
         if kind == ETH_P_EDP.to_be_bytes() {
@@ -238,8 +238,8 @@ fn take(port: &PacketSocket) -> Option<Vec<u8>> {
     Some(frame)
 }
 
-/// Receives frames from a port of the wire. Returns those of the module's protocols, except frames
-/// from the honest host; frames for that host go to `theirs`.
+/// Receives frames from a port of the wire. Returns the frames of the module's protocols, except
+/// frames from the honest host. Frames for the honest host go to `theirs`.
 pub fn listen(
     port: &PacketSocket,
     to_b: bool,

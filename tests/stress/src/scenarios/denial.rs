@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Attacks from the same Ethernet, each of which must stay within its bounds; `make dos` prints the
+//! Attacks from the same Ethernet. Each attack must stay within its bounds. `make dos` prints the
 //! figures.
 
 use crate::denial::attacks::{

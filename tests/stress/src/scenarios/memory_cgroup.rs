@@ -48,7 +48,7 @@ impl Group {
         fs::write(self.0.join("memory.max"), bytes.to_string()).context("memory.max")
     }
 
-    /// Returns the number of bytes of all memory that the group is charged for. The lines of
+    /// Returns how many bytes of memory are charged to the group, of all kinds. The lines of
     /// `memory.stat` add up to this number, but they lag by some pages.
     fn all(&self) -> Result<i64> {
         let text = fs::read_to_string(self.0.join("memory.current"))?;
@@ -126,8 +126,8 @@ const LIMIT: u64 = 64 << 20;
 /// The number of devices for connection attempts.
 const DEVICES: u16 = 100;
 
-/// The tolerance for other changes of free memory, in bytes. Such changes come from pages that
-/// processors keep for the next allocation, and from parts of slabs.
+/// The tolerance for other changes of free memory, in bytes. Processors keep pages for the next
+/// allocation, and parts of slabs stay free.
 const SLACK: i64 = 1 << 20;
 
 /// The size of a `struct sk_buff`, in bytes. The core charges the `sk_buff` to no group if it does
@@ -274,8 +274,8 @@ fn nobody_by(lab: &Lab, name: &str) -> Result<Address> {
     })
 }
 
-/// Creates `count` dummy devices, the dummy device `free0`, which frees frames at once, and the
-/// dummy device `slow0`, whose queue holds frames.
+/// Creates `count` dummy devices, and two more. `free0` frees frames at once, and the queue of
+/// `slow0` holds frames.
 fn devices(lab: &Lab, count: u16) -> Outcome {
     let names = (0..count).map(|i| format!("many{i}"));
     let lines: Vec<_> = names

@@ -27,8 +27,8 @@ scenarios! {
 }
 
 /// Runs `work` on two hosts, where allocations in the scope `within` fail. Verifies that `work`
-/// leaves nothing behind: no socket is listed, and the module unloads, which it does only if no
-/// memory of a socket is in use.
+/// leaves nothing behind. No socket may be listed, and the module must unload. It unloads only if
+/// no memory of a socket is in use.
 pub fn on_hosts(within: Within, work: impl FnOnce(&Lab, &Injection) -> Outcome) -> Outcome {
     let lab = Lab::new(Wiring::Direct).context("setting up the lab")?;
     work(&lab, &Injection::new(within)?)?;
@@ -639,8 +639,8 @@ fn ends(socket: &Socket) -> Outcome {
     Ok(())
 }
 
-/// Checks that the connection is reset. If the reset was lost, the packet that this function sends
-/// is answered with another reset.
+/// Checks that the connection is reset. If the reset was lost, this function's packet is answered
+/// with another reset.
 fn is_cut_off(socket: &Socket) -> Outcome {
     let _ = socket.send(b"?", libc::MSG_NOSIGNAL);
     await_events(socket, libc::POLLHUP).map(drop)

@@ -238,7 +238,7 @@ fn ended(connection: &Socket) -> Result<()> {
     Ok(())
 }
 
-/// Talks to the server: sends `rounds` random messages, each of which is answered before the next
+/// Talks to the server: sends `rounds` random messages. Each message is answered before the next
 /// one is sent.
 ///
 /// # Errors
@@ -271,7 +271,7 @@ pub fn dialogue(connection: &Socket, seed: u64, rounds: u32, ledger: &Ledger) ->
     ended(connection)
 }
 
-/// Sends `length` bytes to the server, which answers with the number of bytes that it received.
+/// Sends `length` bytes to the server. The server answers with the number of bytes received.
 ///
 /// # Errors
 /// If a call fails or the returned length differs.
