@@ -526,8 +526,8 @@ unsafe fn move_head(held: *mut bindings::sk_buff, skb: *mut bindings::sk_buff, f
     }
 }
 
-/// Copies the page references of `skb` behind those of `held`, after `gap` entries that the caller
-/// fills in. Returns the first new entry of `held`.
+/// Copies the page references of `skb` behind the page references of `held`. Leaves `gap` entries
+/// between them for the caller to fill in. Returns the first new entry of `held`.
 ///
 /// # Safety
 ///

@@ -113,7 +113,7 @@ impl Message<'_> {
         unsafe { (*self.raw).msg_flags as c_int }
     }
 
-    /// Adds flags: `MSG_MORE` in a send call, or those that a receive call returns.
+    /// Adds flags: `MSG_MORE` in a send call, or the flags that a receive call returns.
     #[inline]
     pub(crate) fn add_flags(&mut self, flags: c_int) {
         // SAFETY: The message is valid and ours for the call.

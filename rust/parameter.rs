@@ -3,7 +3,7 @@
 //! Numeric module parameters, shown in `/sys/module/NAME/parameters`.
 //!
 //! `module!` has parameters too, but gives each the mode 0, which sysfs hides. The parameters here
-//! equal those that `module_param(NAME, ushort, 0444)` creates in C: the kernel's own functions
+//! equal the parameters of `module_param(NAME, ushort, 0444)` in C: the kernel's own functions
 //! parse and print them.
 //!
 //! C header: [`include/linux/moduleparam.h`](srctree/include/linux/moduleparam.h)

@@ -21,7 +21,7 @@ use kernel::ffi::c_long;
 pub(crate) enum Waiter {
     /// An event wakes all waiters.
     Shared,
-    /// An event wakes only one of the exclusive waiters, such as those in `accept`.
+    /// An event wakes only one of the exclusive waiters, such as calls of `accept`.
     Exclusive,
 }
 

@@ -2,11 +2,11 @@
 
 //! A cache of other hosts' answers to queries, and of the hosts that did not answer.
 //!
-//! A peer is queried when this host sends it a datagram that not every host accepts. The datagram
-//! does not wait for the answer; the limit in the answer holds for later datagrams. A peer that is
-//! still in use is queried again before its answer expires. The caller has an array of [`Bucket`]s
-//! and chooses the bucket of a peer by a keyed hash, so that an attacker cannot fill another peer's
-//! bucket.
+//! This host queries a peer when it sends the peer a datagram that not every host accepts. The
+//! datagram does not wait for the answer; the limit in the answer holds for later datagrams. A peer
+//! that is still in use is queried again before its answer expires. The caller has an array of
+//! [`Bucket`]s, and chooses the bucket of a peer by a keyed hash. So an attacker cannot fill
+//! another peer's bucket.
 //!
 //! Times are in nanoseconds of a monotonic clock.
 
@@ -24,7 +24,7 @@ pub const QUERY_INTERVAL: u64 = SECOND;
 pub const ANSWER_LIFETIME: u64 = 60 * SECOND;
 /// The age, in nanoseconds, from which on another query refreshes a valid answer.
 pub const REFRESH_AFTER: u64 = ANSWER_LIFETIME / 2;
-/// The time for which a peer that did not answer within [`QUERY_INTERVAL`] is not queried again,
+/// If a peer did not answer within [`QUERY_INTERVAL`], it is not queried again for this time,
 /// nanoseconds.
 pub const SILENCE_BACKOFF: u64 = 10 * SECOND;
 

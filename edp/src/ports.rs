@@ -17,22 +17,23 @@ pub const REGISTERED: RangeInclusive<u16> = 1024..=49151;
 pub struct Claim {
     /// Index of the interface that the socket receives by, or 0 for all interfaces.
     pub ifindex: u32,
-    /// Whether the socket shares its port with others that do so too (`SO_REUSEADDR`).
+    /// Whether the socket shares its port with other sockets for which this is also set
+    /// (`SO_REUSEADDR`).
     pub shares: bool,
     /// Whether the socket listens for connections. The port of a listener is never shared.
     pub listens: bool,
 }
 
-/// Returns whether a socket that holds a port excludes another that wants the same port.
+/// Returns whether the socket `holder` of a port excludes `other` from the same port.
 #[inline]
 pub const fn conflicts(holder: Claim, other: Claim) -> bool {
     let apart = holder.ifindex != 0 && other.ifindex != 0 && holder.ifindex != other.ifindex;
     !apart && (!holder.shares || !other.shares || holder.listens)
 }
 
-/// Chooses a free port for a socket that is not bound: the first one in [`DYNAMIC`] from `offset`
-/// on, with wrap-around, and then in [`REGISTERED`] in the same way. Returns `None` if no port is
-/// free in either range; never returns 0.
+/// Chooses a free port for an unbound socket. Takes the first free port in [`DYNAMIC`] from
+/// `offset` on, with wrap-around, or else in [`REGISTERED`] in the same way. Returns `None` if no
+/// port is free in either range; never returns 0.
 ///
 /// * `offset`: a random number.
 /// * `next_free`: the first port without an owner from the given one on.
@@ -44,13 +45,13 @@ pub fn pick(offset: u16, next_free: impl Fn(u16) -> Option<u16>) -> Option<u16> 
     pick_in(DYNAMIC).or_else(|| pick_in(REGISTERED))
 }
 
-/// Returns the ports to try for a connection whose socket is not bound, in order: the ports of
-/// [`DYNAMIC`] from `offset` on, with wrap-around, then the ports of [`REGISTERED`] in the same
+/// Returns the ports to try for a connection with an unbound socket, in order. First come the ports
+/// of [`DYNAMIC`] from `offset` on, with wrap-around, then the ports of [`REGISTERED`] in the same
 /// way.
 ///
-/// `offset` combines a secret for the destination with a counter, which advances with each port
-/// that is taken for this destination (RFC 6056, 3.3.4). So other hosts cannot predict the next
-/// port, and a port is reused for a destination only after all other ports.
+/// `offset` combines a secret for the destination with a counter. The counter advances with each
+/// port taken for this destination (RFC 6056, 3.3.4). So other hosts cannot predict the next port,
+/// and a port is reused for a destination only after all other ports.
 pub fn candidates(offset: u16) -> impl Iterator<Item = u16> {
     let around = move |range: RangeInclusive<u16>| {
         let first = start(&range, offset);

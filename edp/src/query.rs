@@ -20,7 +20,7 @@
 //!            6                              2  packets_to_ack
 //! ```
 //!
-//! A receiver skips unknown types. An option that is truncated, or whose length is not the listed
+//! A receiver skips unknown types. A truncated option, or one with a length other than the listed
 //! one, ends the list. Header and answer fit the shortest Ethernet frame, so an answer is never
 //! longer on the wire than its query.
 

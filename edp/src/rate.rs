@@ -4,8 +4,8 @@
 //! answer per [`INTERVAL`]. The kernel limits ICMP in the same way.
 //!
 //! The generic cell rate algorithm needs one number: the time at which the next answer would be due
-//! if answers were sent at exactly that rate. This time may be ahead of the clock by as much as a
-//! burst takes at that rate.
+//! at exactly this rate. The time may be ahead of the clock by as much as a burst takes at this
+//! rate.
 
 /// Nanoseconds between two answers: 1000 per second.
 pub const INTERVAL: u64 = 1_000_000;

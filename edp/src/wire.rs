@@ -23,8 +23,8 @@ pub const LARGEST: u16 = 0x7fff;
 /// The bit of the length field that announces a checksum.
 const CHECKSUM_BIT: u16 = 0x8000;
 
-/// The largest payload that fits an MTU of 1500 bytes, which every host of the segment is supposed
-/// to accept.
+/// The largest payload that fits an MTU of 1500 bytes. Every host of the segment is supposed to
+/// accept it.
 pub const COMMON_LARGEST: usize = 1494;
 
 /// The header, in host byte order.

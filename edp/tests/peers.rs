@@ -193,9 +193,9 @@ proptest! {
         ..ProptestConfig::with_cases(300)
     })]
 
-    /// The cache queries a peer at most once a second, whatever is sent and answered. A limit that
-    /// the cache returns comes from the peer's answer to the last query, which is at most a minute
-    /// old.
+    /// The cache queries a peer at most once a second, whatever is sent and answered. If the cache
+    /// returns a limit, the limit comes from the peer's answer to the last query. This answer is at
+    /// most a minute old.
     #[test]
     fn queries_are_rare_and_limits_are_the_peers_own(
         steps in prop::collection::vec((0u8..8, 0u64..700_000_000, any::<u16>(), any::<bool>(), any::<bool>()), 1..300),

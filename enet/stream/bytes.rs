@@ -69,8 +69,8 @@ pub(super) fn send(call: &Call<'_, Esp>, msg: &mut Message<'_>, len: usize) -> R
     let mut result = ready_to_send::<false>(call, &mut guard, &mut timeout);
     let mut wish = Wish::default();
     if result.is_ok() && (msg.has_control() || call.wants_stamps()) {
-        // Control messages are checked as in TCP. All except those for timestamps are then ignored,
-        // because packets get their attributes from the socket and not from one call.
+        // Control messages are checked as in TCP. Only control messages for timestamps have an
+        // effect, because packets get their attributes from the socket and not from one call.
         let wanted = msg.stamp_wish(call).and_then(Wish::of_bytes);
         result = wanted.map(|wanted| wish = wanted);
     }
@@ -617,7 +617,7 @@ fn copy(
 }
 
 /// Releases acknowledgements that wait until the reader makes room. If `sleeping`, also releases
-/// those that wait for data to carry them.
+/// acknowledgements that wait for data to carry them.
 #[inline(always)]
 pub(super) fn acknowledge(guard: &mut Guard<'_, Esp>, sleeping: bool) {
     let waits = parts(&mut guard.locked()).is_some_and(|(_, connection)| {

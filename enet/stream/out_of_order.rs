@@ -2,7 +2,7 @@
 
 //! Received packets behind a hole, which wait until the missing packets arrive. The engine decides
 //! which packets are kept, and when they are next in the stream. Kept packets are charged like
-//! those in the receive queue, and are the first to be dropped if there is no room.
+//! packets in the receive queue, and are the first to be dropped if there is no room.
 
 use super::{
     deliver::{deliver, drop_packet, Packets},

@@ -49,8 +49,8 @@ pub(super) fn send(call: &Call<'_, Esp>, msg: &mut Message<'_>, len: usize) -> R
     let mut result = ready_to_send::<true>(call, &mut guard, &mut timeout);
     let mut wish = Wish::default();
     if result.is_ok() && (msg.has_control() || call.wants_stamps()) {
-        // Control messages are checked as in TCP. All except those for timestamps are then ignored,
-        // because packets get their attributes from the socket and not from one call.
+        // Control messages are checked as in TCP. Only control messages for timestamps have an
+        // effect, because packets get their attributes from the socket and not from one call.
         result = msg.stamp_wish(call).map(|wanted| wish = wanted);
     }
     if result.is_ok() {

@@ -139,8 +139,8 @@ impl Client {
         later.then_some(Answer::Later)
     }
 
-    /// Returns the mark of the cookie with which the listener answered `syn`, and which the
-    /// client's first packet, `packet`, acknowledges. The mark is an index in a table of [`MARKS`]
+    /// Returns the mark of a cookie. The listener answered `syn` with this cookie, and the client's
+    /// first packet, `packet`, acknowledges it. The mark is an index in a table of [`MARKS`]
     /// entries, and a nonzero tag. The caller stores the mark of a cookie that made a connection,
     /// so that the cookie makes no second one.
     pub fn mark(

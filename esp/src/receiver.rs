@@ -532,9 +532,9 @@ impl Receiver {
         self.timed = None;
     }
 
-    /// Returns how many of `count` packets the receive queue takes. It takes the packets that fit,
-    /// and all packets that were granted. The first packet's number is `distance` after the last
-    /// advertised one, and each packet adds `each` bytes to the queue.
+    /// Returns how many of `count` packets the receive queue takes. It takes the granted packets,
+    /// and further packets as far as they fit. The first packet's number is `distance` after the
+    /// last advertised one, and each packet adds `each` bytes to the queue.
     #[inline]
     fn fitting(
         &mut self,

@@ -81,15 +81,15 @@ pub(super) const PORT_DELAY: Nanos = 20 * MILLISECOND;
 /// frames cause no flood of challenge ACKs.
 pub(super) const CHALLENGE_INTERVAL: Nanos = 500 * MILLISECOND;
 
-/// The time for which an orphan waits for the peer's FIN after its own is acknowledged.
+/// After its own FIN is acknowledged, an orphan waits for this time for the peer's FIN.
 pub(super) const ORPHAN_WAIT: Nanos = 10 * SECOND;
 
-/// The time for which an orphan lasts if its peer answers and has room, but acknowledges nothing:
-/// some thirty retransmissions.
+/// An orphan ends after this time if its peer answers and has room, but acknowledges nothing. This
+/// is as long as some thirty retransmissions take.
 pub(super) const ORPHAN_STUCK: Nanos = 60 * SECOND;
 
-/// The time for which an orphan lasts if its peer answers but has no room: about as long as TCP
-/// probes an orphan's closed window.
+/// An orphan ends after this time if its peer answers but has no room. TCP probes an orphan's
+/// closed window for about as long.
 pub(super) const ORPHAN_HELD: Nanos = 300 * SECOND;
 
 /// Converts a configured time in microseconds to [`Nanos`].

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Tests of SYN cookies: which packets a listener without state accepts as an answer to its
-//! SYN|ACK, and which connections result.
+//! Tests of SYN cookies. A listener without state accepts certain packets as an answer to its
+//! SYN|ACK, and makes connections from them.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 

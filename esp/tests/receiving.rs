@@ -129,7 +129,7 @@ fn probes(pair: &Pair) -> Vec<Header> {
 #[test]
 fn late_packets_are_probed_for_and_not_retransmitted() {
     let mut pair = Pair::established();
-    // The round trip is a hundred times that of the handshake, so all probes are too early.
+    // The round trip is a hundred times as long as in the handshake, so all probes are too early.
     pair.latency = 2 * MS;
     pair.send(A, &bytes(20_000, 1));
     pair.settle();

@@ -337,8 +337,7 @@ impl Receiver {
         Ok(Taken::Kept)
     }
 
-    /// Advances past `packets` packets that were taken, and cancels a request that became
-    /// unnecessary.
+    /// Advances past `packets` packets that were taken. Cancels a request if it became unnecessary.
     #[cold]
     #[inline(never)]
     pub(super) fn close_hole(&mut self, packets: u16, now: Nanos) {
@@ -490,7 +489,7 @@ impl Receiver {
         )
     }
 
-    /// Returns the time at which packets that may still be late count as lost.
+    /// Returns the time from which on the packets that may still be late count as lost.
     fn late_until(&self, config: &Config, rtt: &Rtt) -> Option<Nanos> {
         let late = !self.out_of_order.late().is_empty();
         let quarter = (self.round_trip(config, rtt).0 / 4).max(MICROSECOND);

@@ -75,8 +75,8 @@ pub fn link_of(endpoint: *mut mca_btl_base_endpoint_t) -> LinkId {
     endpoint.addr() - 1
 }
 
-/// Returns the endpoint that stands for `peer` on the interface `module`, if that interface reaches
-/// the peer. `fetch` reads the peer's cards.
+/// Returns the endpoint for `peer` on the interface `module`, if this interface reaches the peer.
+/// `fetch` reads the peer's cards.
 pub fn reach(
     peer: Name,
     module: usize,

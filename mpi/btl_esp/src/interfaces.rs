@@ -11,7 +11,7 @@ use sockaddr_en::{interface_index, interface_mac, interface_mtu};
 
 use crate::transport::Interface;
 
-/// The rate, in Mbit/s, that is assumed for interfaces that report no rate.
+/// The assumed rate, in Mbit/s, of interfaces that report no rate.
 const UNKNOWN: u32 = 10_000;
 
 /// Returns the Ethernet interfaces that are up: the interfaces named in `include` or, if it is

@@ -79,8 +79,8 @@ pub struct Link<P> {
     /// Whether an unprotected frame was written after the last acknowledgement, so that its
     /// delivery is unknown.
     exposed: bool,
-    /// The number of protected frames that have arrived (`arrived`), and the number of these that
-    /// this end has acknowledged (`confirmed`).
+    /// `arrived` is the number of protected frames that have arrived. `confirmed` is the number of
+    /// these frames that this end has acknowledged.
     arrived: u64,
     confirmed: u64,
     input: Input,

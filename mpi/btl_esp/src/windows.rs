@@ -68,9 +68,9 @@ impl Windows {
         if end > window.length as u64 || skipped > target.length {
             return None;
         }
-        // SAFETY: the caller of `open` promised that `length` bytes stay allocated and that no
-        // reference to them is used. The returned reference borrows the table. The casts are
-        // lossless, since neither number exceeds the window's length.
+        // SAFETY: The caller of `open` promised that `length` bytes stay allocated, and that no
+        // other reference to these bytes is used. The returned reference borrows the table. The
+        // casts are lossless, since neither number exceeds the window's length.
         Some(unsafe {
             slice::from_raw_parts_mut(
                 window

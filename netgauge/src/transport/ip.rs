@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! The addresses of messages over IP: the addresses of the control connection, or those of a named
+//! The addresses of messages over IP: the addresses of the control connection, or of a named
 //! interface. With a named interface, the leader sends through that interface only.
 
 use std::net::{IpAddr, SocketAddr};

@@ -53,7 +53,7 @@ impl Kind {
         }
     }
 
-    /// Returns those of the `given` options that apply to this transport.
+    /// Returns the `given` options, without the ones that do not apply to this transport.
     pub fn options(&self, given: &SocketOptions) -> SocketOptions {
         given.taken_by(self.takes)
     }

@@ -243,7 +243,7 @@ pub struct Context {
     pub loss_timeout: Duration,
     /// After this time, a silent stream or a peer without a connection is given up.
     pub give_up: Duration,
-    /// Options of the socket, only those that apply to it.
+    /// Options of the socket. All of them apply to it.
     pub options: SocketOptions,
     /// Name of TCP's congestion control; without a name, the system's default.
     pub congestion: Option<String>,

@@ -161,7 +161,7 @@ impl SocketOptions {
             .map(|(_, name, takes)| (name, takes))
     }
 
-    /// Returns those of the given options that apply to a transport with `takes`.
+    /// Returns the given options, without the ones that do not apply to a transport with `takes`.
     pub(super) fn taken_by(&self, takes: Takes) -> Self {
         Self {
             nodelay: self.nodelay.filter(|_| takes.nodelay.is_some()),

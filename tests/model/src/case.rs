@@ -137,8 +137,8 @@ pub enum Sabotage {
 pub struct Case {
     /// The parameters of the receiver host and of the senders.
     pub configs: [Config; 2],
-    /// A change of the parameters during the connections: the time of the change, in nanoseconds
-    /// after the start, and the new parameters of the receiver host and of the senders.
+    /// A change of the parameters during the connections. The time is in nanoseconds after the
+    /// start. The new parameters are the receiver host's and the senders'.
     pub later: Option<(Nanos, [Config; 2])>,
     /// The programs of the receiver's end and the sender's end of each connection.
     pub programs: Vec<[Program; 2]>,
@@ -178,8 +178,8 @@ impl Case {
     /// one needlessly.
     ///
     /// A receiver makes room for a burst of its own length. If the peer has reported a larger
-    /// burst, the receiver accepts that burst if the receive queue has room for everything that is
-    /// ever sent. Without a report, the receiver does not know when the sender stops.
+    /// burst, the receiver accepts it only if the receive queue has room for the whole traffic.
+    /// Without a report, the receiver does not know when the sender stops.
     pub fn is_smooth(&self) -> bool {
         let known = self.configs[0] == self.configs[1] || (self.told && self.all_fits());
         known && self.later.is_none()

@@ -31,7 +31,7 @@ pub struct Report {
     pub longest: Nanos,
     /// The events that occurred in some run.
     pub sights: Sights,
-    /// The events that the family requires but that occurred in no run.
+    /// The family's required events that occurred in no run.
     pub missing: Sights,
     /// Wall time of the check.
     pub took: Duration,

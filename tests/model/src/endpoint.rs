@@ -20,7 +20,7 @@ pub struct Endpoint {
     index: u8,
     /// Number of messages whose send call has begun.
     begun: u8,
-    /// The part that is not queued yet of the message whose send call began last.
+    /// The part that is not queued yet, of the message of the last send call.
     rest: Span,
     /// Whether the current send call holds back the last packet.
     holding: bool,
@@ -95,8 +95,7 @@ impl Endpoint {
         scene.case.program(self.host, self.index)
     }
 
-    /// Returns the next time at which the engine must run, and the next time at which the reader
-    /// must.
+    /// Returns when the engine must run next, and when the reader must run next.
     pub fn deadlines(&self) -> [Option<Nanos>; 2] {
         [self.socket.deadline(), self.read_at]
     }
@@ -142,9 +141,9 @@ impl Endpoint {
     pub fn judge(&self, outcome: &Outcome, scene: &mut Scene<'_>) {
         if let Some(failure) = outcome.failed {
             let died = failure == Failure::TimedOut && scene.dead == Some(self.peer());
-            // A host that received everything and has discarded the connection answers a late copy
-            // with a RST, like a host that never had the connection. To be safe, the other end then
-            // reports a failure. The end of the run checks that everything arrived.
+            // A host that received everything may have discarded the connection. It then answers a
+            // late copy with a RST, like a host that never had the connection. To be safe, the
+            // other end then reports a failure. The end of the run checks that everything arrived.
             let safe = failure == Failure::Reset && scene.echoed && self.socket.eof && self.closed;
             if !died && !safe {
                 scene.fail(Fault::Failed(failure));

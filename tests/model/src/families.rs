@@ -4,8 +4,8 @@
 //!
 //! A family combines a few parameters with a few programs. The family's bound is close to the
 //! duration of its longest run, so that a slower recovery is noticed. Most of the bound is the
-//! retransmission timer's 10, 20 and 40 ms for three successive losses and, where connections are
-//! opened, the handshake's 200, 400 and 800 ms.
+//! retransmission timer's 10, 20 and 40 ms for three successive losses. Where connections are
+//! opened, the handshake's 200, 400 and 800 ms are added.
 
 mod connection;
 mod senders;

@@ -108,7 +108,7 @@ impl Host {
         self.run(i, scene);
     }
 
-    /// Runs the part of the host that `wake` names, which is due.
+    /// Runs the part of the host named by `wake`. It is due.
     pub fn on_deadline(&mut self, wake: Wake, scene: &mut Scene<'_>) {
         let now = scene.now;
         let again = match wake {
@@ -155,7 +155,7 @@ impl Host {
         self.check(scene);
     }
 
-    /// Checks that the queue counts the connections that exist.
+    /// Checks that the queue's counts agree with the existing connections.
     fn check(&self, scene: &mut Scene<'_>) {
         let queue = &self.device.queue;
         let listed = self.device.listed().count();

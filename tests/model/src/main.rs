@@ -15,7 +15,7 @@ use esp_model::scene::Sights;
 /// packets and one duplicate.
 ///
 /// The simulated cases form groups of similar cases, which have names. The exit status is 1 if a
-/// property is broken. In that case the shortest run that breaks the property is printed. The exit
+/// property is broken. In this case the shortest run with a broken property is printed. The exit
 /// status is also 1 if an event that a group requires did not occur.
 #[derive(Debug, Parser)]
 #[command(version)]

@@ -239,8 +239,8 @@ impl World {
             .map(|(fate, _)| fate)
     }
 
-    /// Decides the fate of the first sent packet, and continues to the next packet whose fate is
-    /// open, or to the end if no event is left.
+    /// Decides the fate of the first sent packet. Continues to the next packet with an open fate,
+    /// or to the end if no event is left.
     pub fn step(&mut self, case: &Case, fate: Fate, log: &mut Log) -> Sights {
         self.budget.spend(fate);
         self.calm &= fate == Fate::Pass;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Checks that `docs/sockets.md` lists the differences that the behaviours declare, and no others.
+//! Checks that `docs/sockets.md` lists exactly the declared differences of the behaviours.
 
 use std::collections::BTreeSet;
 

@@ -42,9 +42,9 @@ pub enum Kind {
     Stream,
     /// UDP and EDP.
     Datagram,
-    /// The `SOCK_SEQPACKET` sockets of `AF_UNIX`, and those of ESP. Both carry records.
+    /// The `SOCK_SEQPACKET` sockets of `AF_UNIX` and of ESP. Both carry records.
     Record,
-    /// SCTP, which carries messages, and ESP, which carries records.
+    /// SCTP and ESP. SCTP carries messages, and ESP carries records.
     Message,
 }
 
@@ -89,7 +89,7 @@ impl Difference {
 #[derive(Clone, Copy, Debug)]
 pub struct Behaviour {
     name: &'static str,
-    /// How long the comparison may take, in seconds.
+    /// The comparison fails if it takes longer than this, in seconds.
     limit: u64,
     kind: Kind,
     play: Play,

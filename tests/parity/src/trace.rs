@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The results that a program saw, as text that can be compared.
+//! The results that a program saw, as text for comparison.
 
 use std::cell::RefCell;
 use std::io;
@@ -111,7 +111,7 @@ impl<T: Shown> Shown for nix::Result<T> {
     }
 }
 
-/// Returns the names of the bits of `poll(2)`, which are the same bits as those of `epoll(7)`.
+/// Returns the names of the bits of `poll(2)`. The bits of `epoll(7)` are the same.
 pub fn events_text(events: i16) -> String {
     const NAMES: &[(i16, &str)] = &[
         (libc::POLLIN, "IN"),
@@ -183,8 +183,8 @@ impl Trace {
     /// Waits until `poll(2)` reports all events of `wanted`, and until two polls in a row agree.
     /// Then adds to the trace all events that `poll` reports. Use this for a change that takes a
     /// moment: at the first poll, a timer on another processor may still be ending a connection. If
-    /// `wanted` is not reported within [`patience`], adds the events of that moment, which differ
-    /// from the other side's if that side reported all of `wanted`.
+    /// `wanted` is not reported within [`patience`], adds the events of that moment. They differ
+    /// from the other side's events if the other side reported all of `wanted`.
     ///
     /// # Errors
     /// The errno of `poll`.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The figures of processor costs: the overhead that a program sees, and the overhead that it does
-//! not see.
+//! The figures of processor costs: the overhead in a program's calls, and the hidden overhead
+//! outside of them.
 
 use std::fmt::Write as _;
 

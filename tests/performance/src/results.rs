@@ -92,8 +92,8 @@ impl Results {
             .with_context(|| path.display().to_string())
     }
 
-    /// Stores each run of a report under that one of `series` which has the run's transport. The
-    /// series also says whether offloads were on.
+    /// Stores each run of a report under the one of `series` with the run's transport. The series
+    /// also says whether offloads were on.
     pub fn take(&mut self, topic: &str, series: &[Series], report: &Value) {
         for run in report["runs"].as_array().into_iter().flatten() {
             let of = series.iter().find(|one| run["transport"] == one.transport);

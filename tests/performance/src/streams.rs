@@ -282,8 +282,8 @@ pub fn acknowledgements(results: &Results) -> Result<Section> {
     Ok(section)
 }
 
-/// Returns p_rrq of Treydte (2007, 6.1.1): the share of windows of `packets` packets that end in a
-/// run of lost packets after a packet that arrived.
+/// Returns p_rrq of Treydte (2007, 6.1.1). A window has `packets` packets. The result is the share
+/// of windows with an arrived packet, and after it only lost packets up to the end.
 fn tail_lost(loss: f64, packets: f64) -> f64 {
     (loss * (1.0 - loss).powf(packets) - loss.powf(packets + 1.0)) / (1.0 - 2.0 * loss)
 }

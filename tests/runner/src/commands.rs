@@ -104,7 +104,7 @@ pub fn check(guest: &Guest, line: &str) -> Result<()> {
     }
 }
 
-/// How long the kernel may take to write the rest of a fault report.
+/// The kernel has this time to write the rest of a fault report.
 const REPORT: Duration = Duration::from_secs(10);
 
 impl Commands {

@@ -22,8 +22,8 @@ use crate::qemu::{self, Boot, Clock, Guest, Monitor, Said};
 use crate::scenarios;
 use crate::step;
 
-/// How long a guest may print nothing. The client prints at every cut and in every minute; at the
-/// end, its last connections may take as long as any connection may.
+/// A guest that prints nothing for this long is ended. The client prints at every cut and in every
+/// minute. At the end, its last connections may take as long as any connection may.
 const SILENCE: Duration = Duration::from_secs(600);
 
 /// Options of the endurance run.

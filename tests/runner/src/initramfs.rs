@@ -192,7 +192,7 @@ fn describe_inputs(layout: &Layout, contents: &Contents) -> Result<String> {
     Ok(text)
 }
 
-/// Makes the directories like those of Debian since its merge of /usr.
+/// Makes the same directories as Debian since its merge of /usr.
 fn lay_out(root: &Path) -> Result<()> {
     for directory in [
         "usr/bin",
@@ -261,8 +261,8 @@ fn add_programs(layout: &Layout, root: &Path, contents: &Contents) -> Result<()>
     for name in KMOD_NAMES {
         symlink("../bin/kmod", root.join("usr/sbin").join(name))?;
     }
-    // sh is dash, because Debian's busybox, as a shell, prefers its own ip and modprobe to those in
-    // the PATH.
+    // sh is dash. Debian's busybox, as a shell, would prefer its own ip and modprobe to the
+    // programs in the PATH.
     symlink("dash", root.join("usr/bin/sh"))?;
     // busybox provides the programs that are not in the archive yet.
     for name in step::output(Command::new("busybox").arg("--list"))?.lines() {

@@ -376,21 +376,21 @@ const COUNTS: &str = "counts";
 /// The monitor's name for the end of a wire that this guest has.
 pub const WIRE: &str = "wire";
 
-/// How long packets on a wire within a guest are held, so that several are sent together.
+/// Packets on a wire within a guest are held for this time, so that several are sent together.
 const SENDING: Duration = Duration::from_micros(20);
 
 /// The message that the kernel prints when it starts init.
 const INIT_STARTS: &str = "as init process";
 
-/// How long a kernel may print nothing before it starts init. A kernel that makes progress prints a
-/// line every second or two.
+/// A kernel that prints nothing for this long before it starts init counts as hanging. A kernel
+/// that makes progress prints a line every second or two.
 const SILENCE: Duration = Duration::from_secs(90);
 
 /// How long QEMU may take to start, and a kernel to start init. On an idle machine both together
 /// take some five seconds. The limit also ends a kernel that hangs but keeps printing.
 const TO_INIT: Duration = Duration::from_secs(900);
 
-/// How long a hanging guest may take to print its hanging tasks.
+/// A hanging guest has this time to print its hanging tasks.
 const LAST_WORDS: Duration = Duration::from_secs(5);
 
 /// Number of attempts to boot a guest.

@@ -22,7 +22,7 @@ fn fresh(host: &Host, kind: i32) -> Result<Socket> {
     Ok(host.namespace.within(|| Socket::new(AF_ENET, kind, 0))??)
 }
 
-/// Checks that every call that takes an address fails with `errno` for `name`.
+/// Checks that every call with an address argument fails with `errno` for `name`.
 fn refuse_everywhere(host: &Host, name: &[u8], errno: i32, what: &str) -> Outcome {
     for kind in KINDS {
         let socket = fresh(host, kind)?;

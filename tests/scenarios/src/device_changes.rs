@@ -178,7 +178,7 @@ fn all_blocked(calls: &[Blocking<'_>], meanwhile: impl FnOnce() -> Outcome) -> O
 struct Doomed {
     /// Streams: a reader, a writer, one that is polled and an idle one.
     streams: [(Socket, Socket); 4],
-    /// Listeners: one that accepts and one that is polled.
+    /// Two listeners. One accepts, and the other is polled.
     listeners: [Socket; 2],
     /// A socket that is connecting.
     attempt: Socket,

@@ -26,7 +26,7 @@ fn vxlan(lab: &Lab) -> Outcome {
     }
     let near = Device::ready(&lab.a.namespace, "vx0")?;
     let far = Device::ready(&lab.b.namespace, "vx0")?;
-    // The tunnel's MTU is smaller than that of the device below.
+    // The tunnel's MTU is smaller than the MTU of the device below.
     near.carries_both_protocols_to(&far, 1450)
 }
 
@@ -152,7 +152,7 @@ fn lacp() -> Outcome {
             exchange(&client, &server)?;
         }
         let used = growth(&before, &count()?);
-        // Apart from the connection's frames there are only those of LACP, at most one per second
+        // Apart from the connection's frames there are only frames of LACP, at most one per second
         // and port.
         let (most, least) = (used[0].max(used[1]), used[0].min(used[1]));
         ensure!(most >= 50 && least < 10, "one connection used {used:?}");

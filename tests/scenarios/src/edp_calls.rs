@@ -213,9 +213,9 @@ fn one_host(lab: &Lab) -> Outcome {
         matches!(ended, nix::sys::wait::WaitStatus::Exited(_, 0)),
         "the other process ended with {ended:?}"
     );
-    // A switch would not return a frame to the port that it came from, so the module must not send
-    // a frame for its own host to the wire. So the datagram that is sent here must be the first
-    // frame on the wire.
+    // A switch would not return a frame to the port from which it came. So the module must not send
+    // a frame for its own host to the wire. The datagram sent here must be the first frame on the
+    // wire.
     lab.a.edp()?.send_to(b"outside", 0, &lab.a.to(&lab.b, 9))?;
     let frame = wire.wait_for(patience(), |_| true)?;
     ensure!(

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! EDP's port numbers: the sockets that may bind a port, and the socket that gets its datagrams.
+//! EDP's port numbers. Which sockets may bind a port, and which socket gets its datagrams.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
@@ -96,7 +96,7 @@ fn port_changes(lab: &Lab) -> Outcome {
                 break;
             }
             sender.send_to(b"x", 0, &there)?;
-            // Ignored because not all datagrams need to be read: those that do not fit have a
+            // Ignored because not all datagrams need to be read. Datagrams that do not fit have a
             // counter of their own.
             let _ = receiver.receive(&mut bytes, libc::MSG_DONTWAIT);
         }
@@ -112,8 +112,8 @@ fn port_changes(lab: &Lab) -> Outcome {
     same(missed, 0, &format!("missed of {datagrams} datagrams"))
 }
 
-/// If the sender took the port between the two steps of the port's release, the port would be lost:
-/// the socket would stay in the table without a port, and send from port 0, the control port.
+/// If the sender took the port between the two steps of the port's release, the port would be lost.
+/// The socket would stay in the table without a port, and send from port 0, the control port.
 fn disconnected_while_sending(lab: &Lab) -> Outcome {
     let (there, unspecified) = (lab.a.to_nobody(1), [0; 16]);
     let calls = 200 / factor().min(4);

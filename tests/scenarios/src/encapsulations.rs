@@ -170,8 +170,8 @@ fn set(host: &Host, device: &str, features: &[&str]) -> Outcome {
     host.namespace.run("ethtool", &arguments).map(drop)
 }
 
-/// Makes traffic control push a label onto ESP frames that leave `host`, and pop it from those that
-/// arrive.
+/// Makes traffic control push a label onto the ESP frames that leave `host`, and pop it from the
+/// ESP frames that arrive.
 fn label(host: &Host) -> Outcome {
     // Load `mpls_gso`, a soft dependency of `act_mpls` that not every system records.
     guest::netns::finish(Command::new("modprobe").arg("mpls_gso"), "")?;
@@ -197,10 +197,9 @@ impl Encapsulation {
                 give_addresses(lab)?;
                 for (host, own, other) in [(&lab.a, 1, 2), (&lab.b, 2, 1)] {
                     host.namespace.ip(&lines_of(lines, own, other))?;
-                    // A gretap has a queue. A processor that sends a frame also sends the frames
-                    // that another processor has queued, so frames may get out of order. A
-                    // neighbour solicitation or multicast report that a worker sends is enough for
-                    // that.
+                    // A gretap has a queue. When a processor sends a frame, it also sends the
+                    // queued frames of another processor, so frames may get out of order. A single
+                    // neighbour solicitation or multicast report from a worker has this effect.
                     host.namespace
                         .ip("link set in0 addrgenmode none\nlink set in0 up\n")?;
                     let without = ["qdisc", "replace", "dev", "in0", "root", "noqueue"];
@@ -307,8 +306,8 @@ fn labelled(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// A run, which is several packets in one buffer, leaves the tunnel with a validated checksum, and
-/// then passes a device that takes single packets.
+/// A run (several packets in one buffer) leaves the tunnel with a validated checksum. It then
+/// passes a device that takes single packets.
 fn bridged(lab: &Lab) -> Outcome {
     let Encapsulation::Device(lines) = &VXLAN else {
         bail!("no device");

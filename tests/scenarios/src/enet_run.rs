@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! `enet run`, which maps the sockets of unchanged programs, and the rules for which of their
-//! connections ESP may carry.
+//! `enet run`, which maps the sockets of unchanged programs. Also the rules that decide whether ESP
+//! may carry a connection.
 
 use std::path::Path;
 
@@ -27,7 +27,7 @@ scenarios! {
 pub const GROUPS: &str = "/sys/fs/cgroup";
 /// The kernel's type information, which `enet run` needs and the debug kernel lacks.
 const TYPES: &str = "/sys/kernel/btf/vmlinux";
-/// The rules that say which connections ESP may carry.
+/// The rules that decide whether ESP may carry a connection.
 pub const POLICY: &str = "/proc/net/enet_policy";
 
 /// Mounts the control groups, which nothing else does in a guest.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The error queue, to which a queueing discipline reports packets that it did not send in time.
+//! The error queue. A queueing discipline reports there each packet that it did not send in time.
 
 use guest::control::{receive_with_control, Control};
 use guest::harness::tell;

@@ -117,8 +117,8 @@ fn heard(ear: &PacketSocket) -> Vec<Vec<u8>> {
     frames
 }
 
-/// Checks packets that are cut from runs, with and without scatter-gather, packets that are sent
-/// one by one, and packets without payload.
+/// Checks packets cut from runs, with and without scatter-gather, packets sent one by one, and
+/// packets without payload.
 fn every_packet(lab: &Lab) -> Outcome {
     let features: [&[&str]; 3] = [
         &[],

@@ -16,7 +16,8 @@ scenarios! {
 fn forget(wire: &PacketSocket, peer: &Host, host: &Host, last: &EspHeader) -> Result<()> {
     let reset = EspHeader {
         sequence: last.acknowledgement,
-        // The number after that of the packet that the reset answers. That packet is data or a FIN.
+        // The reset answers a packet with data or a FIN, and acknowledges it with the number after
+        // the packet's.
         acknowledgement: last.sequence.wrapping_add(1),
         ..EspHeader::new(last.destination, last.source, flag::RST)
     };

@@ -59,7 +59,7 @@ fn sender(lab: &Lab) -> Outcome {
     station.reset()
 }
 
-/// A host whose window is set uses that window, and ignores grants.
+/// If a host's window is set, the host uses this window, and ignores grants.
 fn fixed(lab: &Lab) -> Outcome {
     Knobs(&lab.a.namespace).set("burst_length", 21)?;
     let (mut station, client) = connect(lab, 891)?;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Masks of ESP's checksums: frames of an earlier wrap of the numbers or of an earlier connection
-//! are dropped, and packets that are joined, cut and forwarded keep their masks.
+//! Masks of ESP's checksums. Frames of an earlier wrap of the numbers, or of an earlier connection,
+//! are dropped. Packets keep their masks when they are joined, cut and forwarded.
 
 use super::esp_cookies::await_cookies;
 use guest::address::ESP_SO_CHECKSUM;
@@ -107,8 +107,8 @@ fn earlier_connection(lab: &Lab) -> Outcome {
     transfer_both_ways(&client, &server, Load::SMALL)
 }
 
-/// Sequence numbers wrap while runs, which are several packets in one buffer, leave whole, while
-/// the sender's device cuts runs, and while the receiver's device joins packets.
+/// Sequence numbers wrap in three cases: runs (several packets in one buffer) leave whole, the
+/// sender's device cuts runs, or the receiver's device joins packets.
 fn runs_across_wraps(lab: &Lab) -> Outcome {
     lab.set_mtu(SMALL_MTU)?;
     // Numbers wrap after 65,536 packets: twice here, or once on a slow kernel.

@@ -85,8 +85,8 @@ fn first_time(frames: &[(EspHeader, usize)]) -> Vec<(EspHeader, usize)> {
     new
 }
 
-/// Checks that the frames carry all bytes and each number once, and that their headers have the
-/// right length.
+/// Checks the frames. They must carry all bytes and each number once, and their headers must have
+/// the right length.
 fn complete(frames: &[(EspHeader, usize)]) -> Outcome {
     let mut next = frames.first().map_or(0, |(header, _)| header.sequence);
     let mut total = 0;
@@ -111,8 +111,8 @@ fn whole(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// Checks that every frame is one packet, and that each message begins with one TXS and ends with
-/// one TXF.
+/// Checks that every frame is one packet. Each message must begin with one TXS, and end with one
+/// TXF.
 fn single(frames: &[(EspHeader, usize)]) -> Outcome {
     complete(frames)?;
     let longest = frames.iter().map(|(_, length)| *length).max();
@@ -238,9 +238,8 @@ fn foreign(lab: &Lab) -> Outcome {
         bytes.extend_from_slice(&frame);
         bytes
     };
-    // The result is ignored because the kernel may refuse a segmentation that does not match the
-    // frame's type, or accept the frame and mark it as untrusted. In neither case does the frame
-    // reach a socket.
+    // Ignored because the segmentation does not match the frame's type. The kernel may refuse it,
+    // or accept the frame and mark it as untrusted. In neither case does the frame reach a socket.
     for size in [1, 100, 1489, u16::MAX] {
         let _ = tap.write(&segments(TCPV4, size));
     }

@@ -16,7 +16,7 @@ scenarios! {
     direct esp_hosts_with_and_without_selective_retransmission = mixed, within(180);
 }
 
-/// Options of a station that has a window of 200 packets and takes requests that name packets.
+/// Options of a station with a window of 200 packets, which takes requests with named packets.
 const OPTIONS: [u8; 17] = [1, 1, 1, 4, 2, 0x05, 0xd1, 5, 4, 0, 200, 0, 1, 10, 2, 0, 3];
 
 /// The flags of a request that names packets.
@@ -129,8 +129,8 @@ fn bounded(lab: &Lab) -> Outcome {
     same(charge(&socket)?, 0, "bytes charged")
 }
 
-/// A connection that the peer resets, or whose descriptor is closed, frees the packets that it
-/// kept. Otherwise the module would not unload at the lab's end.
+/// When the peer resets a connection, or its descriptor is closed, the connection frees its kept
+/// packets. Otherwise the module would not unload at the lab's end.
 fn forgotten(lab: &Lab) -> Outcome {
     let (station, socket) = behind_a_hole(lab, 963, 40)?;
     station.send(flag::RST | flag::ACK, &[])?;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Short messages: those that join a packet which waits for the window, and those that are received
-//! into a partly unmapped buffer. The module copies up to 64 bytes by way of the stack.
+//! Short messages. Some join a packet that waits for the window. Others are received into a partly
+//! unmapped buffer. The module copies up to 64 bytes by way of the stack.
 
 use guest::lab::ESP_MSS;
 use guest::prelude::*;
@@ -87,7 +87,7 @@ impl<'a> Waiting<'a> {
         Ok(self.client.meminfo()?[WMEM_QUEUED])
     }
 
-    /// Checks that each byte that was sent is counted as unacknowledged.
+    /// Checks that each sent byte counts as unacknowledged.
     fn is_counted(&self) -> Outcome {
         let queued = self.client.queued(libc::TIOCOUTQ)? as usize;
         let sent = self.sent.len();

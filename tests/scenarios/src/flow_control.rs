@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Flow control driven by the receiver: turns in the ACK queue, senders that fall silent, readers
-//! that sleep.
+//! Flow control driven by the receiver: turns in the ACK queue, silent senders, and sleeping
+//! readers.
 //!
 //! These scenarios run where the guest's clock counts instructions, so that they can check times,
 //! too.
@@ -28,7 +28,7 @@ scenarios! {
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
 
-/// The longest time by which senders that fall silent together delay the others: `HOLD` in
+/// If senders fall silent together, they delay the others by at most this time: `HOLD` in
 /// `esp/src/ack_queue.rs`.
 const HOLD: Duration = Duration::from_millis(20);
 
@@ -163,8 +163,8 @@ impl HandMade {
     }
 }
 
-/// Checks that the silent sender delays the others only once, by the time [`HOLD`] after which the
-/// receiver takes that sender's turn.
+/// Checks that the silent sender delays the others only once. The receiver takes the silent
+/// sender's turn after [`HOLD`].
 fn judge_delay(receiver: &Host, alone: Duration, together: Duration) -> Outcome {
     let overruns = receiver.counter(OVERRUNS)?;
     tell(&format!(

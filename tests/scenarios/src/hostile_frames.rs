@@ -69,7 +69,7 @@ fn next_packet(client: &Socket, server: &Socket, wire: &PacketSocket) -> Result<
         source: seen.destination,
         destination: seen.source,
         length: 0,
-        // The client's numbers are those that the server acknowledged.
+        // The server has acknowledged the client's numbers.
         sequence: seen.acknowledgement,
         acknowledgement: seen.sequence.wrapping_add(1),
         flags: flag::ACK,
@@ -93,8 +93,8 @@ fn malformed(next: EspHeader) -> Vec<Vec<u8>> {
     cut.chain(lies).collect()
 }
 
-/// Returns data packets whose numbers are far ahead or far behind, and acknowledgements of packets
-/// that were never sent.
+/// Returns data packets with numbers far ahead or far behind, and acknowledgements of packets that
+/// were never sent.
 fn out_of_reach(next: EspHeader) -> Vec<Vec<u8>> {
     let packets = [0x1000, 0x4000, 0x8000, 0xf000].map(|distance| {
         let data = EspHeader {
@@ -227,7 +227,7 @@ fn no_answer(lab: &Lab) -> Outcome {
 fn wild_resets(lab: &Lab) -> Outcome {
     let (client, server, wire) = victim(lab)?;
     let next = next_packet(&client, &server, &wire)?;
-    // Sends a reset whose number is `distance` past the one that the server expects. Each end has
+    // Sends a reset. Its number is `distance` past the one that the server expects. Each end has
     // sent `sent` packets since `next` was read.
     let reset = |sent: u16, distance: u16| {
         let reset = EspHeader {

@@ -107,8 +107,8 @@ impl Room {
         u32::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
     }
 
-    /// Makes a call and empties the room, so that the arguments of the next call replace those of
-    /// this call.
+    /// Makes a call and empties the room. The arguments of the next call then replace the arguments
+    /// of this call.
     ///
     /// # Safety
     /// The arguments must refer to memory of this room only, with as many bytes as the call uses.
@@ -351,7 +351,7 @@ impl Drop for Room {
 /// Bytes of a 32-bit `struct cmsghdr`: length, level, type.
 const HEADER: usize = 12;
 
-/// Encodes control messages like those of a 32-bit program, each on a boundary of 4 bytes.
+/// Encodes control messages like a 32-bit program, each on a boundary of 4 bytes.
 fn encode(messages: &[Control]) -> Vec<u8> {
     let mut bytes = Vec::new();
     for Control { level, kind, data } in messages {

@@ -24,7 +24,7 @@ const STRANGER: [u8; 6] = [2, 0, 0, 0, 0, 0x66];
 const LENGTH: usize = 100;
 
 /// The number of rounds, in each of which two packets follow each other. The core holds a packet
-/// until the next tick of its clock, so in some rounds the first packet is delivered before the
+/// until the next tick of its clock. So in some rounds the first packet is delivered before the
 /// second one arrives.
 const ROUNDS: u8 = 30;
 
@@ -64,8 +64,8 @@ const TUNNELS: Ways = Ways {
     behind: 14 + 20 + 4,
 };
 
-/// A wire on which the test plays the stranger, and the header of the next packet that the stranger
-/// sends on its stream.
+/// A wire on which the test plays the stranger. `header` is the header of the stranger's next
+/// packet on its stream.
 struct Wire<'a> {
     tap: Tun,
     /// The address of the device below.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Objects that outlive a call or a descriptor: they do not block a device's removal, and they keep
-//! the module loaded as long as they need it.
+//! Objects that outlive a call or a descriptor. They do not block a device's removal, and keep the
+//! module loaded as long as they need it.
 
 use nix::mount::{mount, umount, MsFlags};
 
@@ -96,8 +96,8 @@ fn option_waits(host: &Host, socket: &Socket) -> Outcome {
     )
 }
 
-/// A send call that waits for the page with its bytes holds the socket's lock, which the option
-/// waits for.
+/// A send call waits for the page with its bytes, and holds the socket's lock. The option waits for
+/// this lock.
 fn option_waits_for_send(lab: &Lab) -> Outcome {
     let (client, _server) = lab.esp_pair(701)?;
     let page = HeldPage::new(PAGE, 0)?;

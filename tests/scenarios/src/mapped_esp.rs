@@ -421,7 +421,7 @@ fn pacing(lab: &Lab) -> Outcome {
         let took = took(before, after)?;
         ensure!(took >= PACED, "limits {before:?}, {after:?}: {took:?}");
     }
-    // On a busy machine, a transfer without a limit may take as long as one with a limit, so check
+    // On a busy machine, a transfer without a limit may take as long as one with a limit. So check
     // that `fq` has held nothing back.
     let before = held_back(&lab.a)?;
     ensure!(before > 0, "the queueing discipline counts nothing");

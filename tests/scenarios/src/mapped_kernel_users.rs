@@ -80,8 +80,8 @@ fn own_number() -> i32 {
 }
 
 /// Memory reclaim may run in the middle of another send of the same task, and write to the device.
-/// So a socket whose user in the kernel has marked it (`sk_use_task_frag`, `sk_allocation`) must
-/// neither touch the page that the outer send fills nor wait for reclaim.
+/// So a user in the kernel may mark its socket (`sk_use_task_frag`, `sk_allocation`). A marked
+/// socket must neither touch the page that the outer send fills, nor wait for reclaim.
 fn block_device(lab: &Lab) -> Outcome {
     if !has("nbd")? {
         return Ok(());

@@ -201,8 +201,8 @@ fn vrf(lab: &Lab) -> Outcome {
         let mtu = server.int_option(libc::IPPROTO_IP, libc::IP_MTU)?;
         same(mtu, 1500, "the MTU of what the connection goes by")?;
     }
-    // The VRF's listener gets the connections: as the only listener in the VRF, or in preference to
-    // a listener of all VRFs, whichever was bound first.
+    // The VRF's listener gets the connections if it is the only listener in the VRF. It also gets
+    // them in preference to a listener of all VRFs, whichever of the two was bound first.
     for (port, on, devices) in [
         (834, "0", ["", "red"]),
         (835, "1", ["", "red"]),

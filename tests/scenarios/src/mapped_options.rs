@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Options of TCP and IP on mapped sockets: options that a connection of ESP answers, and options
-//! that make a connection fall back to TCP. Also addresses of another family.
+//! Options of TCP and IP on mapped sockets. A connection of ESP answers some options, and falls
+//! back to TCP because of others. Also addresses of another family.
 
 use std::fs::File;
 use std::io::Write as _;

@@ -220,8 +220,8 @@ fn clashing_parameters() -> Outcome {
     let _restore = Restore;
     module::unload()?;
     for parameters in [
-        // A family that is in use, one that is out of range, one Ethernet type for both protocols,
-        // and an Ethernet type that is a length.
+        // A family in use, a family out of range, one Ethernet type for both protocols, and a frame
+        // length as Ethernet type.
         &["family=2"][..],
         &["family=4711"],
         &["edp_type=0x88b5", "esp_type=0x88b5"],

@@ -163,7 +163,7 @@ fn patterns() -> Outcome {
 /// A run without root's rights, or without the address family, fails and leaves no lab behind.
 fn missing() -> Outcome {
     let directory = Directory::new()?;
-    // The number of a family that no module has (AF_WANPIPE was never merged), and that of
+    // The number of a family without a module (AF_WANPIPE was never merged), and the number of
     // AF_PACKET.
     for (family, remedy) in [(25, "modprobe enet"), (17, "--family")] {
         let line = format!("lab one-many -m esp --family {family} --no-plot");

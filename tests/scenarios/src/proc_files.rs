@@ -204,7 +204,7 @@ fn users(text: &str) -> Result<Vec<&str>> {
 }
 
 /// A container's root creates sockets. This user has the number 1000 on the host and 0 in the
-/// container, and a reader on either side gets the number that is valid there.
+/// container. A reader on either side gets the number that is valid there.
 fn user_ids() -> Outcome {
     well_in_process("the container", contained)
 }

@@ -87,7 +87,7 @@ fn agrees(events: &[Event], ends: &[(&'static str, String)], socket: &Socket) ->
     Ok(told == [pkt_rtx, pkt_rx_oos, pkt_rx_drop, arq_tx].map(|count| count as usize))
 }
 
-/// Returns both ends of a connection that has carried [`LOAD`] over a wire that loses frames.
+/// Returns both ends of a connection. It has carried [`LOAD`] over a lossy wire.
 fn over_losses(lab: &Lab) -> Result<(Socket, Socket)> {
     let (client, server) = lab.esp_pair(PORT)?;
     lab.relay().set_faults(LOSSY);
@@ -282,8 +282,8 @@ fn dropped_datagrams(lab: &Lab, tracer: &Tracer) -> Result<Socket> {
     Ok(receiver)
 }
 
-/// Sends a packet that is shorter than a header, one that is shorter than it announces, and one to
-/// a group address.
+/// Sends three packets. One is shorter than a header, one is shorter than its length field says,
+/// and one goes to a group address.
 fn dropped_packets(lab: &Lab, tracer: &Tracer) -> Outcome {
     let wire = lab.a.packets(ETH_P_ESP)?;
     let lie = EspHeader {

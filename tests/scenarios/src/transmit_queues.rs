@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
 //! Devices with several transmit queues, used directly and below other devices. Packets of one
-//! queue may overtake those of another, so a stream keeps to one queue.
+//! queue may overtake packets of another queue, so a stream keeps to one queue.
 
 use guest::harness::growth;
 use guest::prelude::*;
@@ -23,7 +23,8 @@ scenarios! {
 struct Kind {
     /// The devices that are the stream's ends, at the sender's and at the receiver's host.
     ends: [&'static str; 2],
-    /// Lines for `ip` that set up the sender's `eth0`, which is down, and the receiver's `eth0`.
+    /// Lines for `ip` to set up `eth0` of the sender and of the receiver. The sender's `eth0` is
+    /// down.
     make: [&'static str; 2],
 }
 

@@ -14,8 +14,8 @@ scenarios! {
 /// `ARPHRD_ETHER`, <linux/if_arp.h>.
 const ETHER: u16 = 1;
 
-/// A device that its owner declares to be Ethernet, but whose packets have no Ethernet header. In
-/// front of a packet there is no sender's address, only unrelated memory.
+/// The owner declares this device to be Ethernet, but its packets have no Ethernet header. In front
+/// of a packet there is no sender's address, only unrelated memory.
 fn without_header(lab: &Lab) -> Outcome {
     const COUNT: u32 = 500;
     let host = &lab.a;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Tap devices, by which hypervisors give virtual machines a network: the frames pass through a
-//! program, or through `vhost-net`, on their way to the other host.
+//! Tap devices. With them, hypervisors give virtual machines a network. On their way to the other
+//! host, the frames pass through a program, or through `vhost-net`.
 
 use guest::prelude::*;
 use guest::tun::{Carries, Tun};

@@ -22,7 +22,7 @@ pub struct Conditions {
     /// Time for which a host's card collects received frames before it interrupts the host,
     /// nanoseconds.
     pub coalescing: Nanos,
-    /// Links of each host, used in turn like those of a bond in balance-rr. Each link is a lane
+    /// Links of each host, used in turn like the links of a bond in balance-rr. Each link is a lane
     /// with a switch of its own. The path through a lane takes two full frames' time longer than
     /// the path through the previous lane.
     pub lanes: u32,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! A host: sockets that share a network device, and the order in which they call the engine.
+//! A host: the sockets of one network device, and the order of their calls to the engine.
 
 use std::collections::VecDeque;
 

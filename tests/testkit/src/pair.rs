@@ -2,8 +2,8 @@
 
 //! Two hosts on a simulated wire, with virtual time that the test steps.
 //!
-//! Every packet that is sent on the wire of a [`Pair`] passes the fault rules, is logged, and
-//! arrives as bytes, padded like an Ethernet frame.
+//! Every packet on the wire of a [`Pair`] passes the fault rules, and is logged. It arrives as
+//! bytes, padded like an Ethernet frame.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -466,7 +466,8 @@ impl Pair {
         self.sent_by(from, Sent::is_data)
     }
 
-    /// Returns the headers of the packets in the log that `which` accepts.
+    /// Returns the headers of the packets from side `from` in the log, if `which` accepts the
+    /// packet.
     pub fn sent_by(&self, from: usize, which: impl Fn(&Sent) -> bool) -> Vec<Header> {
         self.log
             .iter()
@@ -497,8 +498,8 @@ impl Host for Pair {
         (&mut side.device, &mut side.socket)
     }
 
-    /// Arms the timer. Also checks `earliest_new_deadline`: a caller that skips calls of `deadline`
-    /// where that function allows it must miss no expiry.
+    /// Arms the timer. Also checks `earliest_new_deadline`. A caller may skip calls of `deadline`
+    /// where that function allows it, and must then miss no expiry.
     fn arm(&mut self, id: usize) {
         let now = self.now;
         let side = &mut self.sides[id];

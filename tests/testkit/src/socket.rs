@@ -42,8 +42,8 @@ impl<P: Payload> Packet<P> {
         }
     }
 
-    /// Returns the packets that a request asks for: the packets that it names or, if it names none,
-    /// the first missing one.
+    /// Returns the requested packets. A request names them, or else requests the first missing
+    /// packet.
     pub fn requested(&self) -> impl Iterator<Item = Seq> + '_ {
         let names = self.header.names_missing();
         (0..8 * MISSING_MOST as u16)
@@ -443,8 +443,8 @@ impl<P: Payload> Socket<P> {
         self.conn().set_kept(cost);
     }
 
-    /// Returns the payloads that the last packet caused to be delivered, in order: its own payload,
-    /// and the payloads of the packets that were kept behind it.
+    /// Returns the payloads that were delivered because of the last packet, in order. These are its
+    /// own payload, and the payloads of the packets kept behind it.
     pub fn take_delivered(&mut self) -> Vec<P> {
         std::mem::take(&mut self.delivered)
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! The processes that have a socket open (its owners), and the counters that only an owner can
-//! read.
+//! The owners of sockets, and the counters that only an owner can read. A socket's owners are the
+//! processes that have the socket open.
 //!
 //! A socket option returns the socket's counters. If this process may trace an owner, this process
 //! duplicates the owner's descriptor (`pidfd_getfd(2)`) and reads the option from the duplicate.
@@ -61,7 +61,7 @@ fn numbers(directory: &str) -> Vec<i32> {
 }
 
 impl Owners {
-    /// Examines all processes, except those that this process may not examine.
+    /// Examines all processes that this process may examine.
     pub fn find() -> Self {
         let mut owners = Self::default();
         for pid in numbers("/proc") {

@@ -57,7 +57,7 @@ impl EspRecords {
     ///
     /// # Errors
     ///
-    /// The errors of [`connect`](Self::connect), except those that depend on the peer's answer.
+    /// The errors of [`connect`](Self::connect), except errors that depend on the peer's answer.
     pub fn connect_nonblocking(address: impl ToAddress) -> io::Result<Self> {
         let address = peer(address)?;
         let socket = socket()?;

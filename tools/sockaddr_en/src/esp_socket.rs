@@ -11,8 +11,9 @@ use crate::socket::{common_methods, Socket};
 use crate::{EspListener, EspStream, ToAddress};
 
 /// An ESP socket that is neither connected nor listening. It offers more than
-/// [`EspStream::connect`] and [`EspListener::bind`]: a local port for a connection, a backlog other
-/// than 128, a non-blocking connect, and a descriptor for `io_uring`.
+/// [`EspStream::connect`] and [`EspListener::bind`]. A connection can have a local port, `connect`
+/// need not block, and the backlog may differ from 128. The socket also has a descriptor for
+/// `io_uring`.
 ///
 /// ```no_run
 /// use sockaddr_en::EspSocket;
@@ -72,7 +73,7 @@ impl EspSocket {
     ///
     /// # Errors
     ///
-    /// The errors of [`EspStream::connect`], except those that depend on the peer's answer.
+    /// The errors of [`EspStream::connect`], except errors that depend on the peer's answer.
     pub fn connect_nonblocking(self, address: impl ToAddress) -> io::Result<EspStream> {
         self.0.set_nonblocking(true)?;
         match self.0.connect(address) {

@@ -16,7 +16,7 @@ use crate::MacAddr;
 /// `ENODEV` if this network namespace has no interface of that name.
 pub fn interface_index(name: &str) -> io::Result<u32> {
     let c_name = c_name(name)?;
-    // SAFETY: `c_name` is a NUL-terminated string that outlives the call, which only reads it.
+    // SAFETY: `c_name` is a NUL-terminated string that outlives the call. The call only reads it.
     match unsafe { libc::if_nametoindex(c_name.as_ptr()) } {
         0 => Err(io::Error::last_os_error()),
         index => Ok(index),

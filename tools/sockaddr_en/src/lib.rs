@@ -3,8 +3,8 @@
 //! Addresses and typed sockets for PF_ENET: datagrams (EDP), streams and records (ESP) directly on
 //! Ethernet, without IP.
 //!
-//! The sockets are used like those of [`std::net`]. An [`Address`] is an Ethernet address, the
-//! interface that leads to it, and a port:
+//! The sockets are used like the sockets of [`std::net`]. An [`Address`] is an Ethernet address,
+//! the interface that leads to it, and a port:
 //!
 //! ```no_run
 //! use std::io::Write;

@@ -18,8 +18,8 @@ const DISCARD: u16 = 9;
 /// Upper bound for the kernel's address resolution, which asks three times, once a second.
 const PATIENCE: Duration = Duration::from_millis(3500);
 
-/// The time after a packet is sent within which the kernel has a neighbour entry for the packet's
-/// destination, unless the kernel sends the packet to a router.
+/// After a packet is sent, the kernel has a neighbour entry for the packet's destination within
+/// this time. It has none if it sends the packet to a router.
 const ENTRY: Duration = Duration::from_millis(300);
 
 /// Interval at which the neighbour table is polled.

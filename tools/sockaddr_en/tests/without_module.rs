@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Behaviour of the typed sockets that needs no kernel with the address family: their errors, and
-//! the descriptor traits, tested on descriptors of a different family.
+//! Tests of the typed sockets without a kernel that has the address family. They test the errors,
+//! and the descriptor traits on descriptors of a different family.
 
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::net::Shutdown;

@@ -229,8 +229,8 @@ fn forwarding(settings: &Settings) -> Vec<String> {
 /// Returns the commands that set the rate and buffer of each port towards its host.
 ///
 /// `tbf` sends a frame when it has enough tokens, by a high-resolution timer, and its queue counts
-/// bytes. It can save up tokens for two frames: it needs the tokens for one frame to send at all,
-/// and the others make up for a late timer. With marking, the queue is `red`. `red` averages over
+/// bytes. It can save up tokens for two frames. It needs the tokens for one frame to send at all.
+/// The other tokens make up for a late timer. With marking, the queue is `red`. `red` averages over
 /// two frames, the fewest that it supports. Both thresholds are equal, and `nodrop` keeps `red`
 /// from dropping frames that fit.
 fn buffers(settings: &Settings) -> Vec<String> {

@@ -120,8 +120,8 @@ struct Link {
     operstate: String,
 }
 
-/// Waits until every host can send. A device that is up cannot send before the kernel has noticed
-/// that it has a carrier.
+/// Waits until every host can send. Even if a device is up, it cannot send before the kernel has
+/// noticed its carrier.
 ///
 /// # Errors
 /// If a device has no carrier after 20 seconds.

@@ -82,7 +82,8 @@ pub fn lock(file: File) -> Result<Flock<File>> {
         .with_context(|| format!("locking {FILE}"))
 }
 
-/// Returns whether a switch exists that should have been removed by a process that has ended.
+/// Returns whether a switch is left of an ended process. The process should have removed this
+/// switch.
 ///
 /// # Errors
 /// If the state file cannot be read.

@@ -34,7 +34,8 @@ pub fn handshake(scale: Scale) -> Family {
     family("handshake", Sights::RESENT | Sights::RESET, cases)
 }
 
-/// Connections that both ends open at once, that carry a message in each direction, and are closed.
+/// Connections that both ends open at once. Each connection carries a message in each direction,
+/// and is closed.
 pub fn crossed_handshake(scale: Scale) -> Family {
     let Family { mut cases, .. } = handshake(scale);
     for case in &mut cases {

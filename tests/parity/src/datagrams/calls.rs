@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Calls that pass many messages at once, calls with control data, and calls that a datagram socket
+//! Calls with many messages at once, calls with control data, and calls that a datagram socket
 //! refuses.
 
 use super::super::moments::deliver;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Socket filters: the bytes that they see, the packets that they pass, and the changes that they
-//! allow to a program.
+//! Socket filters: which bytes they see, which packets they pass, and how a program may change
+//! them.
 
 use guest::socket::meminfo::DROPS;
 use libc::SOL_SOCKET;

@@ -200,8 +200,8 @@ fn device_questions(side: &Side<'_>, trace: &Trace) -> Outcome {
         "SIOCGIFNAME of none",
         ioctl(&socket, libc::SIOCGIFNAME, &by_index).map(drop),
     );
-    // Without a buffer, SIOCGIFCONF returns the size of the buffer that it needs, which has room
-    // for an ifreq for each device with an IP address.
+    // Without a buffer, SIOCGIFCONF returns the size of the buffer that it needs. The needed buffer
+    // has room for an ifreq for each device with an IP address.
     let size = ioctl(&socket, libc::SIOCGIFCONF, &[0; 16]);
     trace.see("SIOCGIFCONF", size.map(|bytes| int(&bytes)));
     Ok(())

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Options of the socket level: options that can be set and their values afterwards, and options
-//! that are refused.
+//! Options of the socket level. Some can be set, and have certain values afterwards. Others are
+//! refused.
 
 use libc::SOL_SOCKET;
 

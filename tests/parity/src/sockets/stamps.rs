@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Time stamps of sent data (`SO_TIMESTAMPING`): the reports that the sender gets, the bytes that
-//! they cover, and their order.
+//! Time stamps of sent data (`SO_TIMESTAMPING`): the sender's reports, the bytes that they cover,
+//! and their order.
 
 use libc::SOL_SOCKET;
 
@@ -289,8 +289,8 @@ fn many_packets(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-/// A non-blocking call accepts only part of its bytes. Its report covers that part, and comes after
-/// the peer has received that part.
+/// A non-blocking call accepts only part of its bytes. Its report covers the accepted part, and
+/// comes after the peer has received this part.
 fn part(side: &Side<'_>, trace: &Trace) -> Outcome {
     let (a, b) = pair(side)?;
     a.set_so(libc::SO_SNDBUF, 100_000)?;

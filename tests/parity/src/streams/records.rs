@@ -18,8 +18,8 @@ const EOR: i32 = libc::MSG_EOR;
 const DATA_SEGS_OUT: usize = 156;
 
 /// Returns how many data packets `socket` has sent so far. For ESP this is the number of all
-/// packets, which is the same here: a socket that only receives acknowledgements sends nothing
-/// besides its data.
+/// packets. Both numbers are equal here, since a socket that only receives acknowledgements sends
+/// nothing besides its data.
 fn packets(side: &Side<'_>, socket: &Socket) -> anyhow::Result<u32> {
     match side.family {
         Family::Mapped if socket.counters(1).is_ok() => Ok(socket.counters(1)?[0]),
@@ -36,9 +36,9 @@ fn packets(side: &Side<'_>, socket: &Socket) -> anyhow::Result<u32> {
 }
 
 /// Returns the number of packets that carry the bytes of these calls. All calls but the last have
-/// `MSG_MORE`, so that their bytes share a packet where they may. A pause between two calls may be
-/// longer than the time for which bytes are held back, so the function returns the smallest number
-/// of several tries.
+/// `MSG_MORE`, so that their bytes share a packet where they may. Bytes are held back for a limited
+/// time only, and a pause between two calls may be longer. So the function returns the smallest
+/// number of several tries.
 fn packets_of(side: &Side<'_>, port: u16, calls: &[(&[u8], i32)]) -> anyhow::Result<u32> {
     let (client, server) = side.stream(port)?;
     let length = calls.iter().map(|(bytes, _)| bytes.len()).sum();

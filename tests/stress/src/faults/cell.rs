@@ -15,9 +15,9 @@ use guest::patience::Allowance;
 use guest::prelude::*;
 use guest::relay::Tally;
 
-/// How long the traffic may make no progress. A connection attempt ends after 12.6 s, silence ends
-/// a connection after 15 s, and a closed connection waits for its peer for 10 s. After the sum of
-/// these times, some connection or attempt must have ended, successfully or not.
+/// Traffic without progress for this long counts as hanging. A connection attempt ends after 12.6
+/// s, silence ends a connection after 15 s, and a closed connection waits for its peer for 10 s.
+/// After the sum of these times, some connection or attempt must have ended, successfully or not.
 const STALL: Duration = Duration::from_secs(40);
 
 /// The time limit of a cell, in seconds, even while it makes progress. At 30 % loss in both

@@ -21,7 +21,7 @@ pub enum Lane {
     Cloned,
     /// A clone whose data, including the protocol's header, are in pages of the sender's memory.
     Paged,
-    /// A buffer like that of `Paged`, but the sender changes the pages while the host uses them.
+    /// A buffer like `Paged`, but the sender changes the pages while the host uses them.
     Changing,
     /// A clone with a checksum to be filled in at a random position.
     Offloaded,

@@ -28,9 +28,8 @@ const COUNTING: Duration = Duration::from_millis(1500);
 /// Maximum time to wait for the answer to a probe. The kernel asks three times, once a second.
 const PROBED: Duration = Duration::from_secs(4);
 
-/// Maximum time to wait for the answer if this process may not request a probe. In that case the
-/// kernel waits five seconds for other evidence that the host is reachable, and then probes the
-/// host.
+/// Maximum time to wait for the answer if this process may not request a probe. In this case the
+/// kernel waits five seconds for other evidence of a reachable host. Then it probes the host.
 const UNPROBED: Duration = Duration::from_secs(9);
 
 /// Maximum time to wait until the host reports a closed UDP port, if the kernel will not probe the

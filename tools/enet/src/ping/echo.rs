@@ -28,7 +28,7 @@ pub const LEAST_SIZE: u16 = 5;
 /// Number of bytes of an EDP header, which count towards the MTU.
 const HEADER: u32 = 6;
 
-/// Maximum number of unanswered requests that are remembered, which bounds the memory of an endless
+/// Maximum number of unanswered requests in memory. The number bounds the memory of an endless
 /// ping.
 const MOST_WAITING: u32 = 1 << 16;
 

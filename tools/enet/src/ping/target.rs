@@ -10,8 +10,7 @@ use sockaddr_en::{LookupError, MacAddr};
 
 use crate::interfaces::{Fault, Interface};
 
-/// The port that is passed to the resolver, which requires a port. The port has no effect on the
-/// result.
+/// The resolver requires a port, and gets this one. The port has no effect on the result.
 const ANY_PORT: u16 = 0;
 
 /// A host to ping.

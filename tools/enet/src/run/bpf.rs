@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! The BPF program that maps the sockets of a control group, and the `bpf(2)` calls that attach it.
+//! The BPF program that maps the sockets of a control group, and the `bpf(2)` calls for its
+//! attachment.
 //!
 //! The kernel calls `update_socket_protocol()` in each `socket` call; programs of type `fmod_ret`
 //! can change its result. The program is written as instructions here, so neither a compiler for
@@ -106,9 +107,9 @@ const fn call(function: i32) -> Instruction {
 const EXIT: Instruction = instruction(0x95, 0, 0, 0, 0);
 
 /// Returns the program. The program's result is `IPPROTO_ENET` if a task in the group opens a
-/// stream socket of `AF_INET` or `AF_INET6` with the protocol number 0, TCP or MPTCP (which Go uses
-/// for listeners). Otherwise the result is 0, and the kernel runs its own function as if there were
-/// no program. `groups` is the map that holds the group.
+/// stream socket of `AF_INET` or `AF_INET6`, and the protocol number is 0, TCP or MPTCP. (Go uses
+/// MPTCP for listeners.) Otherwise the result is 0, and the kernel runs its own function as if
+/// there were no program. `groups` is the map that holds the group.
 fn program(groups: RawFd) -> Vec<Instruction> {
     // Offsets of the arguments of `update_socket_protocol()`, 64 bits each. When the program
     // starts, register 1 points to the first argument.
@@ -147,8 +148,8 @@ fn program(groups: RawFd) -> Vec<Instruction> {
 /// zero.
 ///
 /// # Safety
-/// `Attributes` must be the start of the structure that `command` takes, without padding, and all
-/// memory that it points to must be readable until the call returns.
+/// `Attributes` must be the start of the structure for `command`, without padding. All memory to
+/// which `attributes` points must be readable until the call returns.
 unsafe fn bpf<Attributes>(command: libc::c_int, attributes: &Attributes) -> io::Result<RawFd> {
     let place: *const Attributes = attributes;
     // SAFETY: `attributes` is readable for its size. By the contract of this function, its layout
@@ -162,8 +163,8 @@ unsafe fn bpf<Attributes>(command: libc::c_int, attributes: &Attributes) -> io::
 
 /// Takes ownership of a descriptor that `bpf` returned.
 fn owned(fd: RawFd) -> OwnedFd {
-    // SAFETY: the callers pass the result of a command that creates a descriptor, which has no
-    // other owner yet.
+    // SAFETY: The callers pass the result of a command that creates a descriptor. The new
+    // descriptor has no other owner yet.
     unsafe { OwnedFd::from_raw_fd(fd) }
 }
 

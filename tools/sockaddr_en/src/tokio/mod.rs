@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! The sockets for tokio, used like those of [`tokio::net`].
+//! The sockets for tokio, used like the sockets of [`tokio::net`].
 //!
 //! They need a runtime whose I/O driver is enabled.
 
