@@ -88,7 +88,7 @@ impl<N: PerNamespace> Registration<N> {
 ///
 /// Names directly under `/proc/sys` are common to all namespaces. Without a common directory, every
 /// process would see the files of the namespace in which the directory was looked up first. The
-/// core does the same with `/proc/sys/net`.
+/// core has a common directory for `/proc/sys/net`, too.
 ///
 /// # Invariants
 ///

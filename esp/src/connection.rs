@@ -256,7 +256,8 @@ impl Connection {
     ) -> Self {
         let mut connection = Self::accept(local_port, syn, isn, config, now);
         connection.sender.assume_syn_sent(now);
-        // Only a SYN that has the version option and accepts skips is answered with a cookie.
+        // The peer's SYN had the version option and accepted skips. Otherwise it would not have
+        // been answered with a cookie.
         connection.peer_has_version = true;
         connection.sender.may_skip();
         connection.receiver.widen_span(MOST_WINDOW);

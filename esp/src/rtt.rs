@@ -99,8 +99,8 @@ impl Rtt {
     }
 }
 
-/// Returns the timeout of a SYN or SYN|ACK after the given number of tries. The number of tries is
-/// limited, so the timeout is not.
+/// Returns the timeout of a SYN or SYN|ACK after the given number of tries. The timeout needs no
+/// upper bound, because the number of tries is limited.
 #[inline]
 pub(super) fn handshake_timeout(tries: u8) -> Nanos {
     doubled(HANDSHAKE_TIMEOUT, tries)

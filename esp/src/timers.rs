@@ -65,8 +65,8 @@ pub(super) const SYN_TRIES: u8 = 6;
 /// The number of times that a SYN|ACK is sent. The last timeout ends after 6.2 s.
 pub(super) const SYN_ACK_TRIES: u8 = 5;
 
-/// Minimum time before the first probe for a missing packet, until a packet was first seen to
-/// follow an acknowledgement. A full packet takes this time at 12 Mbit/s.
+/// Minimum time before the first probe for a missing packet. It applies until a packet has followed
+/// an acknowledgement for the first time. At 12 Mbit/s, a full packet takes this time.
 pub(super) const REQUEST_INITIAL: Nanos = MILLISECOND;
 
 /// Maximum time between two probes for a missing packet, unless twice the measured or the

@@ -262,8 +262,8 @@ impl Connection {
             }
             return Err(DropReason::BadState);
         }
-        // Whether a RST answers a challenge ACK or the FIN, it acknowledges everything that was
-        // sent.
+        // After a challenge ACK, the RST may answer the challenge. It then acknowledges everything
+        // that was sent, like a RST that answers the FIN.
         let answers_data = self.last_challenge.is_none();
         let forgotten =
             !header.has(flags::ACK) && self.sender.may_be_forgotten(header.ack, answers_data);

@@ -167,9 +167,9 @@ impl Matrix {
 }
 
 impl Figures {
-    /// Formats the time until the last byte, and from there until the last socket is closed, in
-    /// seconds; the numbers of retransmitted packets and of retransmission requests; and the number
-    /// of failed connection attempts, if any.
+    /// Formats the cell. First come two times in seconds: until the last byte, and from there until
+    /// the last socket is closed. Then come the numbers of retransmitted packets and of
+    /// retransmission requests, and the number of failed connection attempts, if any.
     fn text(&self) -> String {
         let mut text = format!(
             "{:.2} + {:.2} s; {}, {}",

@@ -159,8 +159,8 @@ fn attempt_goes_on_from_another_address(lab: &Lab) -> Outcome {
 /// The number of a system call, and a function that makes the call and checks its result.
 type Blocking<'a> = (libc::c_long, &'a (dyn Fn() -> Outcome + Sync));
 
-/// Blocks in all of `calls`, each in its own thread, and then runs `meanwhile`, which must end the
-/// calls.
+/// Makes all of `calls`, each in its own thread, and waits until they block. Then runs `meanwhile`,
+/// which must end the calls.
 fn all_blocked(calls: &[Blocking<'_>], meanwhile: impl FnOnce() -> Outcome) -> Outcome {
     thread::scope(|scope| {
         let mut threads = Vec::new();

@@ -55,7 +55,7 @@ fn lost_data(lab: &Lab) -> Outcome {
 }
 
 /// A reset that answers a retransmission ends a connection without an error. The unacknowledged
-/// bytes of this connection must not stay queued for the socket's next one.
+/// bytes of this connection must not stay queued for the socket's next connection.
 fn left_behind(lab: &Lab) -> Outcome {
     let (mut station, client) = Station::connect(lab, 641)?;
     station.send(flag::FIN | flag::ACK, &[])?;

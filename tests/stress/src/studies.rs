@@ -20,8 +20,7 @@ pub enum Study {
     /// The instructions that a message, and opening and closing a connection, cost while other
     /// connections are open.
     Cost,
-    /// The instructions that a message costs on 100 connections which are used one after the other,
-    /// for `make bench`.
+    /// Instructions per message on 100 connections, used one after the other, for `make bench`.
     Turns,
     /// The instructions that it costs the kernel to set or copy a byte, for `make bench`.
     Strings,

@@ -81,8 +81,8 @@ pub struct Opening {
 }
 
 impl Order {
-    /// Returns whether the order lasts until other members have done their part. A further order
-    /// interrupts such an order.
+    /// Returns whether the order lasts until other members have done their part. If it does, a
+    /// further order interrupts it.
     pub fn takes_time(&self) -> bool {
         matches!(
             self,

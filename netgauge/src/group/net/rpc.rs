@@ -23,11 +23,11 @@ use crate::transport::streams::StreamSocket;
 /// The client that calls.
 const CALLER: u16 = 1;
 
-/// The server's byte that starts the calls, or a stream.
+/// The byte with which the server starts the calls, or a stream.
 const GO: u8 = b'G';
-/// The server's byte that answers a request.
+/// The byte with which the server answers a request.
 const REPLY: u8 = b'A';
-/// The server's byte that ends a stream.
+/// The byte with which the server ends a stream.
 const ENOUGH: u8 = b'E';
 
 /// Bytes of a block of a stream.

@@ -68,7 +68,7 @@ struct Section {
     parts: &'static [(&'static [&'static str], Work)],
 }
 
-/// The work of two runs whose difference is measured.
+/// The work of two runs. The difference between the runs is measured.
 #[derive(Clone, Copy, Debug)]
 enum Work {
     /// Round trips of one byte: the number of round trips in each run.

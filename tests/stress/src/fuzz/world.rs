@@ -135,8 +135,8 @@ impl World {
         Ok(world)
     }
 
-    /// Returns the address of `port` on the other host, as an attacked host reaches it through the
-    /// device for `wrap`.
+    /// Returns the address of `port` on the other attacked host. The sending host reaches this
+    /// address through the device for `wrap`.
     pub fn by(&self, wrap: Wrap, from_a: bool, port: u16) -> Address {
         let (from, to) = if from_a { (0, &self.b) } else { (1, &self.a) };
         Address {

@@ -68,8 +68,8 @@ fn churning(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// A hash table with chains that grow would raise the cost: with 2,000 connections, each of 64
-/// buckets would hold 60 sockets.
+/// If the chains of a hash table grew with the connections, the cost would rise. With 2,000
+/// connections, each of 64 buckets would hold 60 sockets.
 fn cost(lab: &Lab) -> Outcome {
     let mut crowd = Crowd::open(lab, Protocol::Esp, PORT, 1)?;
     let one = crowd.half_round_trip(1, 500)?;
@@ -266,7 +266,8 @@ fn unforeseen(lab: &Lab) -> Outcome {
         .windows(2)
         .filter(|pair| pair[0].abs_diff(pair[1]) < 100)
         .count();
-    // With independent ports, about one of eighty pairs of successive ports is that near.
+    // With independent ports, the distance is this small for about one of eighty pairs of
+    // successive ports.
     ensure!(
         near < 8,
         "{near} of {COUNT} ports follow the one before: {ports:?}"
