@@ -73,9 +73,9 @@ pub(crate) struct Map<P: Protocol> {
     _sockets: PhantomData<SockRef<P>>,
 }
 
-// SAFETY: The kernel's functions lock what they change.
+// SAFETY: The kernel's functions take the locks that their changes need.
 unsafe impl<P: Protocol> Send for Map<P> {}
-// SAFETY: The kernel's functions lock what they change.
+// SAFETY: The kernel's functions take the locks that their changes need.
 unsafe impl<P: Protocol> Sync for Map<P> {}
 
 impl<P: Protocol> Map<P> {

@@ -79,7 +79,8 @@ impl Peers {
         })?
     }
 
-    /// Looks up what is known of `to`, before a datagram is sent that not every host accepts.
+    /// Looks up the known facts about `to`. Called before a datagram is sent that not every host
+    /// accepts.
     pub(crate) fn look_up(&self, to: &Address) -> Known {
         let nonce = || random::u32().to_be_bytes();
         self.with(to.mac, to.ifindex, |bucket, peer, now| {

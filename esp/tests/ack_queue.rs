@@ -454,7 +454,8 @@ fn a_waiting_sender_retransmits_nothing() {
     pair.sides[B].device.held = true;
     pair.send(A, &bytes(3_000, 1));
     pair.run_for(S);
-    // The announcement and unscheduled packets are sent once; a hold reports their receipt.
+    // The announcement and unscheduled packets are sent once. A hold, which opens no window,
+    // reports their receipt.
     assert_eq!(pair.data_sent(A).len(), 2);
     assert_eq!(pair.sides[A].conn().stats.pkt_rtx, 0);
     let holds = pair.sent_by(B, |s| s.header.flags == flags::ACK | flags::TXS);
@@ -541,8 +542,8 @@ fn a_request_waits_while_the_port_is_busy() {
 
 #[test]
 fn a_sender_probes_for_a_window_update_lost_after_txf() {
-    // The model checker found this case. Both packets were reported by holds, so neither side runs
-    // a timer, although one more packet waits for the window.
+    // The model checker found this case. Holds, which open no window, have reported both packets.
+    // So neither side runs a timer, although one more packet waits for the window.
     let mut pair = Pair::with_config(Config {
         burst_length: 2,
         packets_to_ack: 1,

@@ -401,8 +401,8 @@ fn packets_beyond_the_room_are_requested_later() {
 
 #[test]
 fn a_large_burst_does_not_outgrow_a_small_buffer() {
-    // Messages of one packet are acknowledged by holds, so the sender continues to the end of its
-    // window.
+    // Messages of one packet are acknowledged by holds, which open no window, so the sender
+    // continues to the end of its window.
     for (limit, most) in [(6, 6 + 64), (100, 100 + 100), (5_000, 5_000)] {
         let mut pair = Pair::new();
         for side in &mut pair.sides {

@@ -57,7 +57,7 @@ impl Directory {
 
 impl Drop for Directory {
     fn drop(&mut self) {
-        // Ignored because what is left over lies in the directory for temporary files.
+        // Ignored because files left behind are in the directory for temporary files.
         let _ = fs::remove_dir_all(&self.0);
     }
 }

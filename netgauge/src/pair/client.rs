@@ -70,7 +70,7 @@ impl ClientOptions {
         said.then_some(remark).into_iter().collect()
     }
 
-    /// Checks that the patterns can do what is planned.
+    /// Checks that the patterns can carry out their plans.
     ///
     /// # Errors
     ///

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! The kind of a transport: its name, and what it can do.
+//! The kind of a transport: its name, and its abilities.
 
 use anyhow::Result;
 

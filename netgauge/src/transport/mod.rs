@@ -106,8 +106,8 @@ pub trait Transport: AsFd {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// Receives, without waiting, what has arrived, at most one datagram. Returns the number of
-    /// bytes. Only kinds that are [`polled`](kind::Kind::polled) implement this function.
+    /// Receives the bytes that have arrived, without waiting, and at most one datagram. Returns the
+    /// number of bytes. Only kinds that are [`polled`](kind::Kind::polled) implement this function.
     ///
     /// # Errors
     ///

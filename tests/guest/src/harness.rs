@@ -52,7 +52,7 @@ pub trait Work: std::fmt::Debug + Sync {
 /// A scenario.
 #[derive(Clone, Copy, Debug)]
 pub struct Scenario {
-    /// The scenario's name, which says what it shows.
+    /// The scenario's name. It states the property under test.
     pub name: &'static str,
     /// The time after which the scenario counts as hanging.
     pub deadline: Duration,

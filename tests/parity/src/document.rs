@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Checks that `docs/sockets.md` lists exactly the declared differences of the behaviours.
+//! Checks that `docs/sockets.md` lists exactly the declared differences of all behaviours. A
+//! behaviour is a test that runs once per family of protocols.
 
 use std::collections::BTreeSet;
 

@@ -5,7 +5,7 @@
 
 use super::Difference;
 
-/// The differences, by behaviour.
+/// The differences, by the name of the behaviour (the test that runs once per family).
 pub const DIFFERENCES: &[(&str, &[Difference])] = &[
     (
         "stream_file_calls",

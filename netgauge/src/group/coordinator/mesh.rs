@@ -16,8 +16,7 @@ use crate::group::net::rounds::Series;
 use crate::group::net::rpc::{RpcSeries, RpcTimes};
 use crate::signals::is_interrupted;
 
-/// The time that members may take, after the user has interrupted the run, to report what they have
-/// measured.
+/// After the user has interrupted the run, members have this time to report their results.
 const LAST_ROUNDS: Duration = Duration::from_secs(5);
 
 /// The connections of a mesh.

@@ -17,7 +17,7 @@
 //!
 //! A participant may answer any order with `Failed`, or with `Broken` where it knows which member
 //! failed. The coordinator may send `Leave` at any time. A busy participant then stops, and reports
-//! what it has measured.
+//! its results so far.
 
 use serde::{Deserialize, Serialize};
 

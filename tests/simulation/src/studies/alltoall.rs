@@ -99,7 +99,7 @@ pub struct Line {
     pub mean: Nanos,
     /// Longest time of a round, nanoseconds.
     pub longest: Nanos,
-    /// Goodput of each port, as a share of what is possible.
+    /// Goodput of each port, as a share of the largest possible goodput.
     pub goodput: f64,
     /// The most bytes in a port.
     pub peak: u32,

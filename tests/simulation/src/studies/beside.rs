@@ -134,7 +134,7 @@ pub struct Line {
     pub least: f64,
     /// Bytes received from the connections that announce repeatedly, as a share of the port's rate.
     pub announced: f64,
-    /// Bytes received in all, as a share of what is possible.
+    /// Total of the bytes received, as a share of the largest possible total.
     pub all: f64,
     /// The longest time that a stream waited for its turn, nanoseconds.
     pub longest_wait: Nanos,

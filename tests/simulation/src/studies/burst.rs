@@ -47,10 +47,10 @@ pub struct Cell {
     /// Whether the receiver grants larger windows that fit the link, as it does with the default
     /// parameters.
     granted: bool,
-    /// Median goodput of the rounds with the worst number of senders, as a share of what is
-    /// possible.
+    /// Median goodput of the rounds with the worst number of senders, as a share of the largest
+    /// possible goodput.
     median: f64,
-    /// Least goodput over the numbers of senders, as a share of what is possible.
+    /// Least goodput over the numbers of senders, as a share of the largest possible goodput.
     goodput: f64,
     /// The number of senders with the least goodput.
     senders: usize,

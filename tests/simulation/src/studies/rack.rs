@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Requirements in a rack, case by case. A requirement is a share of what is possible there, or a
-//! multiple of the ideal time.
+//! Requirements in a rack, case by case. A requirement is a share of the rate that is possible
+//! there, or a multiple of the ideal time.
 //!
 //! All cases have the default parameters. A card that coalesces interrupts delivers its packets one
 //! by one, all at the same time; the further savings of GRO are not simulated.
@@ -50,7 +50,7 @@ pub struct Options {
 #[derive(Clone, Copy, Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Must {
-    /// At least this share of what is possible.
+    /// At least this share of the possible rate.
     Least(f64),
     /// At most this multiple of the ideal time.
     Most(f64),

@@ -241,7 +241,7 @@ const TRIALS: &[Trial] = &[
     },
 ];
 
-/// Makes `count` calls, and returns what they return.
+/// Makes `count` calls, and returns their results.
 fn kept<T: 'static>(count: u16, mut call: impl FnMut(u16) -> Result<T>) -> Result<Kept> {
     (0..count)
         .map(|i| Ok(Box::new(call(i)?) as Box<dyn Any>))
