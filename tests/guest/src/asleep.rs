@@ -156,7 +156,7 @@ pub fn crowd<T: Send>(
 const LOOKS: u32 = 10;
 
 /// Waits until one of the threads has ended, and counts those that still sleep. An event wakes
-/// several threads one by one. So the count is final only if the next [`LOOKS`] checks find the
+/// several threads one by one. So the count is final only if the next `LOOKS` checks find the
 /// same count.
 ///
 /// # Errors

@@ -79,7 +79,7 @@ impl Address {
     ///
     /// # Errors
     ///
-    /// `InvalidData` if the structure has a family other than [`family`], or an address length
+    /// `InvalidData` if the structure has a family other than [`family()`], or an address length
     /// other than 0 and 6.
     pub fn from_raw(raw: &SockaddrEn) -> io::Result<Self> {
         if raw.sen_family != family() {
