@@ -71,7 +71,7 @@ statistics! {
     EspInBadFlags,
     /// Dropped: received before.
     EspInDuplicate,
-    /// Dropped: out of order, as earlier packets are missing.
+    /// Dropped: out of order, because earlier packets are missing.
     EspInOutOfSequence,
     /// Dropped: beyond every window that this end has opened.
     EspInBeyondWindow,

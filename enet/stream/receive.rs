@@ -17,7 +17,7 @@ const FALL_ASLEEP: u8 = 1;
 /// makes room.
 const MAKE_ROOM: u8 = 2;
 
-/// The least memory of a frame besides its payload, in bytes: descriptor and shared info.
+/// The least memory of a frame besides its payload, in bytes: the `sk_buff` and the shared info.
 const BUFFER_OVERHEAD: u32 = 768;
 
 /// Unread bytes or, for a listener, the length of the accept queue. Written by the lock holder,

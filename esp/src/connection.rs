@@ -560,8 +560,8 @@ impl Connection {
         self.receiver.waits_for_data()
     }
 
-    /// Handles a read, after which the receive queue is as `room` says. A withheld acknowledgement
-    /// may become due.
+    /// Handles a read. `room` describes the receive queue after the read. A withheld
+    /// acknowledgement may become due.
     #[inline]
     pub fn on_read(&mut self, room: Room, now: Nanos) {
         self.receiver.on_read(room, &self.config, now);

@@ -562,7 +562,7 @@ impl Receiver {
         fitting
     }
 
-    /// Handles a read, after which the receive queue is as `room` says.
+    /// Handles a read. `room` describes the receive queue after the read.
     #[inline]
     pub(super) fn on_read(&mut self, room: Room, config: &Config, now: Nanos) {
         if self.has_ended() {

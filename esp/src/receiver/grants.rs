@@ -66,7 +66,7 @@ const LOSS_MEMORY: u8 = 32;
 /// packet.
 const PATIENCE: u16 = 8;
 
-/// The minimum window: the configured window, unless this proved too large for the path.
+/// The minimum window: the configured window, unless the configured one has proved too large.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 struct Floor {
     /// The number of packets by which the minimum is smaller than the configured window.
