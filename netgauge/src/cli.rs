@@ -104,7 +104,8 @@ pub struct Cli {
     pub group: GroupArgs,
 }
 
-/// The internal side `--participant` in the parser's list of missing sides. It is not for users.
+/// How the parser writes the internal option `--participant` in its list of missing sides. This
+/// option is not for users.
 const INTERNAL_SIDE: &str = "|--participant[=<NETNS>]";
 
 /// Options that netgauge passes to its own processes. They are not for users.

@@ -56,7 +56,7 @@ const HOST_TIMEOUT: Duration = Duration::from_secs(10);
 /// The time between two attempts to reach a server that is not up yet.
 const RETRY: Duration = Duration::from_millis(100);
 
-/// The longest line that is accepted, bytes: far longer than any message.
+/// Length of the longest line that is accepted, in bytes. It is far longer than any message.
 const LINE_LIMIT: u64 = 64 * 1024;
 
 /// A series of messages that all have the same size.
@@ -330,7 +330,8 @@ impl Control {
             .map_err(|error| self.gone(&error).into())
     }
 
-    /// Waits for one message; `None` if the peer has ended the connection between two messages.
+    /// Waits for one message. Returns `None` if the peer has ended the connection between two
+    /// messages.
     ///
     /// # Errors
     ///

@@ -109,7 +109,7 @@ pub fn interface_ips(name: &str) -> Result<Vec<IpAddr>> {
         "interface {name} has no IP address: `ip address add` gives it one"
     );
     // IPv4 addresses sort before IPv6 addresses. The sort is stable, so the order within a family
-    // stays.
+    // is kept.
     addresses.sort_by_key(IpAddr::is_ipv6);
     Ok(addresses)
 }

@@ -69,8 +69,8 @@ impl LabArgs {
         self.ensure_able()?;
         let mut signals = Signals::catch()?;
         let built = Temporary::up(&self.switch);
-        // Checked before `built`, because a signal also ends the programs that build the lab, and
-        // is the better error to report.
+        // Checked before `built`, because a signal also ends the programs that build the lab. Then
+        // the interruption is the better error to report.
         signals.check()?;
         let lab = built.context("the lab could not be built")?;
         if self.measuring.format == Format::Table {

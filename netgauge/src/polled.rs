@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! `netgauge polled`: a dialogue within one thread. The thread holds both ends. It sends by one
-//! end, and takes from the other end, without waiting, what the kernel has queued. Nothing sleeps,
-//! and nothing is woken, so half a round trip is the cost of a message for a program that polls.
+//! `netgauge polled`: a dialogue within one thread. The thread holds both ends. It sends at one
+//! end. At the other end, it receives the bytes that the kernel has queued, without waiting. No
+//! thread sleeps or is woken, so half a round trip is the cost of a message for a program that
+//! polls.
 
 use std::io::{self, ErrorKind};
 use std::process::ExitCode;
@@ -98,7 +99,7 @@ impl End {
 struct Ends {
     first: Box<dyn Transport>,
     second: Box<dyn Transport>,
-    /// The longest time in which nothing may arrive.
+    /// If nothing arrives for this long, the dialogue fails.
     patience: Duration,
 }
 

@@ -154,7 +154,7 @@ fn outliers(sorted: &[u64]) -> Option<u64> {
     Some(sorted.iter().filter(outside).count() as u64)
 }
 
-/// Megabits (10^6 bits) per second for `bytes` in `nanoseconds`.
+/// Returns the rate of `bytes` bytes in this time, in megabits (10^6 bits) per second.
 pub fn mbit_per_s(bytes: u64, nanoseconds: u64) -> f64 {
     bytes as f64 * 8_000.0 / nanoseconds.max(1) as f64
 }

@@ -17,7 +17,8 @@ use crate::control::Step;
 use crate::report::{Measured, Row};
 use crate::transport::Transport;
 
-/// Bytes of one write to a stream without option `--block`; also the upper limit of a datagram.
+/// Length of one write to a stream, in bytes, if option `--block` is not given. It is also the
+/// upper limit of a datagram.
 const BLOCK: usize = 64 * 1024;
 /// Number of datagrams that the receiver confirms together, with one byte.
 const CREDIT: u64 = 16;

@@ -18,7 +18,8 @@ use crate::sizes::human;
 use crate::summary::mbit_per_s;
 use crate::transport::Transport;
 
-/// The most bytes that the follower reads from a stream with one call, if a message is not longer.
+/// The most bytes that the follower reads from a stream with one call, unless one message is
+/// longer.
 const BLOCK: usize = 64 * 1024;
 
 /// The pattern `flood`, described above.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! The cost of a loss: the leader sends messages one after the other, and the follower answers each
-//! with a byte before the next.
+//! The cost of a loss. The leader sends messages one after the other. After each message, it waits
+//! for the follower's answer, which is one byte.
 //!
 //! No packet follows the last packet of a message, so only a timer can detect the loss of that
 //! packet. A small message stands for a short dialogue, a large message for a transfer with a tail.

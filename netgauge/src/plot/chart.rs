@@ -39,7 +39,7 @@ const EDGES: u32 = 16;
 const CAP: i32 = 3;
 /// Horizontal distance between lines with bars, pixels, so that no bar hides another bar.
 const APART: f64 = 7.0;
-/// The maximum for all these distances together, pixels.
+/// The maximum for the sum of the distances [`APART`] in a picture, pixels.
 const TOGETHER: f64 = 50.0;
 
 /// The colours of lines, in the order of the transports. People with colour blindness can
@@ -180,7 +180,7 @@ pub struct Chart {
 }
 
 impl Chart {
-    /// Height of the titles, pixels.
+    /// Returns the height of the titles, pixels.
     fn head(&self) -> u32 {
         TITLE * (self.notes.len() as u32 + 1) + TITLE / 2
     }
@@ -192,7 +192,7 @@ impl Chart {
         lines.chain(self.base.iter().map(|base| &base.label[..]))
     }
 
-    /// Width of the legend, pixels.
+    /// Returns the width of the legend, pixels.
     fn legend_width(&self) -> u32 {
         let letters = self.labels().map(|label| label.chars().count());
         STROKE as u32 + 36 + (letters.max().unwrap_or(0) * LETTER) as u32

@@ -163,7 +163,7 @@ pub(super) fn chart(kind: PlotKind, files: &[Results], transports: &[String]) ->
     Ok(chart)
 }
 
-/// Returns the times from one end to the other, or there and back.
+/// Returns the times that a message took from one end to the other, or there and back.
 fn latencies(row: &Row) -> impl Iterator<Item = (&String, &f64)> {
     let only_whole = row.times.keys().all(|name| name == WHOLE);
     row.times.iter().filter(move |(name, _)| {
@@ -184,7 +184,7 @@ fn microseconds((name, nanoseconds): (&String, &f64)) -> (String, f64) {
     (name.replace('_', " "), nanoseconds / 1e3)
 }
 
-/// Returns all numbers that `pick` finds in rows, with their names from `pick`.
+/// Returns all numbers that `pick` finds in rows. `pick` also gives each number its name.
 fn numbers(
     files: &[Results],
     transports: &[String],
@@ -305,7 +305,7 @@ fn compare(what: &str, numbers: Vec<Number>, files: &[Results]) -> Result<Chart>
     let standard = |origin: &Origin| {
         let others = laid.lines.keys().filter(|other| {
             let same = |at: usize| at == part || origin.parts[at] == other.parts[at];
-            // Files are compared by number, since two may have the same name.
+            // Files are compared by number, because two may have the same name.
             (0..PARTS).all(same) && (!several || other.file == 0)
         });
         let first = others.min_by_key(|other| other.rank);

@@ -32,9 +32,9 @@ pub(super) struct Results {
 /// The measurements.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Measured {
-    /// Transports, of any pattern but esp-params.
+    /// Runs of any pattern other than esp-params.
     Runs(Vec<Run>),
-    /// ESP over its parameters.
+    /// The results of esp-params.
     Params(Box<ParamsReport>),
 }
 

@@ -60,8 +60,9 @@ pub enum Format {
 }
 
 impl Format {
-    /// Prints on standard error which transports were left out, and the errors. A table already
-    /// shows the transports, and on a terminal also the errors. These are then omitted.
+    /// Prints on standard error which transports were left out, and the errors. Omits the
+    /// transports if the report is a table, because the table shows them. Omits the errors if the
+    /// user sees the table on a terminal, because the table shows them as well.
     pub fn tell(self, left_out: &[LeftOut], errors: &[String]) {
         if self != Self::Table {
             left_out.iter().for_each(|out| eprintln!("netgauge: {out}"));

@@ -62,7 +62,7 @@ pub enum Measured {
         stalls: u32,
         /// The time by which all stalls together exceed the median, nanoseconds.
         stalled_ns: u64,
-        /// Share of the exchanges without an answer; `None` for streams, which lose none.
+        /// Share of the exchanges without an answer; `None` for streams, which lose no exchange.
         lost_share: Option<f64>,
         /// Number of packets that the sender retransmitted, if the transport counts them.
         packets_resent: Option<u64>,

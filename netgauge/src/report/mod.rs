@@ -119,7 +119,7 @@ pub struct Run<R = Row> {
     pub transport: String,
     /// A description of the transport in one line.
     pub about: String,
-    /// Pattern's name, if the report may have several.
+    /// The pattern's name, if the report may have several patterns.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub pattern: String,
     /// Name of TCP's congestion control, if one was chosen.

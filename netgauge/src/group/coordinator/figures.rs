@@ -12,9 +12,9 @@ use crate::summary::jain;
 pub struct Round {
     /// The time from the byte that starts the first member to the end of the round, nanoseconds.
     pub ns: u64,
-    /// Jain's index. If the clients send, the index of the bytes that the server had received from
-    /// each client when one client's message was complete. If the clients receive, the index of the
-    /// times that they took.
+    /// Jain's index of fairness. If the clients send, it is the index of the bytes that the server
+    /// had received from each client when one client's message was complete. If the clients
+    /// receive, it is the index of the times that the clients took.
     pub fairness: f64,
 }
 

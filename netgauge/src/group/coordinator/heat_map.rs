@@ -88,7 +88,7 @@ impl HeatMap {
         })
     }
 
-    /// Width and height of the cells together, pixels.
+    /// Returns the width and the height of all cells together, pixels.
     fn inside(&self) -> (i32, i32) {
         (
             self.columns.len() as i32 * CELL,

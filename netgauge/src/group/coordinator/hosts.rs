@@ -57,7 +57,7 @@ impl HostArgs {
     }
 }
 
-/// A command, split into words.
+/// A command that reaches a host, split into words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ssh(pub(super) Vec<String>);
 

@@ -44,7 +44,7 @@ pub struct MeshRound {
 }
 
 /// Members that exchange messages. After a failure, or when they are done, they have to
-/// [`leave`](Self::leave) before the next mesh.
+/// [`leave`](Self::leave) before the next mesh is made.
 pub struct Mesh<'a> {
     group: &'a mut Group,
     /// The participants' indices, by member number.
@@ -184,7 +184,7 @@ impl<'a> Mesh<'a> {
     }
 }
 
-/// Makes `members` carry out an order. The first member gets it when all others are ready.
+/// Makes `members` carry out an order. The first member gets the order when all others are ready.
 fn do_series(
     group: &mut Group,
     members: &[usize],

@@ -41,8 +41,8 @@ use crate::signals::is_interrupted;
 use crate::summary::jain;
 use crate::transport::SocketOptions;
 
-/// A function that measures one size. After a failure, the row has the results from before the
-/// failure.
+/// A function that measures messages of one size. After a failure, the row has the results from
+/// before the failure.
 type Measure = fn(&mut Mesh<'_>, u64, &Plan) -> (GroupRow, Result<()>);
 
 /// A pattern whose participants do rounds.
@@ -210,8 +210,8 @@ impl Rounds {
         let interrupted = result.as_ref().is_err_and(is_interrupted);
         progress.advance(plan.sizes.len().saturating_sub(rows.len()) as u64);
         let measured = report.runs.iter().any(|run| run.transport == transport);
-        // Without a row, the transport could not be opened. If no participant is gone, the reason
-        // is that the transport does not work here.
+        // If there is no row, the transport could not be opened. If no participant is gone, the
+        // reason is that the transport does not work here.
         let dispensable = medium.optional && rows.is_empty() && !interrupted && !measured;
         let outcome = match result {
             Ok(()) => Outcome::Ok,

@@ -249,7 +249,7 @@ fn server(options: &Options, participants: usize) -> Result<Option<usize>> {
     Ok(index.or(options.connect.as_ref().map(|_| 0)))
 }
 
-/// Returns the indices of the server and of the clients. Without `server`, one of the first
+/// Returns the indices of the server and of the clients. If `server` is `None`, one of the first
 /// `clients + 1` participants is chosen at random, the same one for every transport. The clients
 /// are the first `clients` of the other participants.
 pub fn cast(server: Option<usize>, seed: u64, clients: usize) -> (usize, Vec<usize>) {

@@ -327,8 +327,8 @@ impl Group {
         .map(|_| ())
     }
 
-    /// Returns the error of a participant after it lost other members, at the indices `places` of
-    /// `whom`.
+    /// Returns the error for a participant that lost other members. `places` are the indices of
+    /// these members in `whom`.
     fn blame(&self, whom: &[usize], places: &[u16], reason: &str) -> String {
         let names: Vec<_> = places
             .iter()
@@ -342,9 +342,9 @@ impl Group {
     }
 
     /// Returns the error for a failure. `who` reported the failure with the text `first`. If a
-    /// participant's death is the cause, that participant's connection ends as well, and this end
-    /// is the error. The first of `whom` is the server. It may still send earlier results, which go
-    /// to `take`.
+    /// participant's death is the cause, that participant's connection ends as well, and the end of
+    /// that connection is the error. The first of `whom` is the server. The server may still send
+    /// earlier results, which go to `take`.
     fn failure(
         &mut self,
         whom: &[usize],

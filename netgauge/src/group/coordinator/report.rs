@@ -65,9 +65,9 @@ pub struct GroupRow {
     /// Bisection: the average rate of all pairs together in one direction, bit/s.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bisection_bit_per_s: Option<u64>,
-    /// Jain's index. In one-many, the index of the bytes that the server had received from each
-    /// client when one client's message was complete; in other patterns, of the times that the
-    /// receivers took to receive everything.
+    /// Jain's index of fairness. In one-many, it is the index of the bytes that the server had
+    /// received from each client when one client's message was complete. In other patterns, it is
+    /// the index of the times that the receivers took to receive everything.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fairness: Option<Fairness>,
     /// Loaded-latency: the times of calls, nanoseconds. `goodput_bit_per_s` is then the goodput of

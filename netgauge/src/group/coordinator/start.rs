@@ -44,7 +44,8 @@ pub(super) fn start(
     interface: Option<&str>,
     options: &Options,
 ) -> Result<(Control, Process)> {
-    // The file of the running program, even if another file has taken its path since.
+    // This path leads to the file of the running program, even if that file has been replaced
+    // since.
     let mut command = Command::new("/proc/self/exe");
     let interface = match location {
         Location::Namespace(namespace) => {

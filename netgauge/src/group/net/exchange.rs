@@ -30,7 +30,7 @@ const GOING: u8 = b'S';
 
 /// Bytes that a sender writes before it yields the processor, if all send to member 0. Some packets
 /// of these bytes still wait for ESP's or TCP's window when the rest of the message is written. The
-/// rest joins those packets, so the sender does not announce it separately.
+/// rest is queued behind those packets, so the sender does not announce the rest separately.
 const FIRST_PIECE: usize = 16 * 1024;
 
 /// A member's view of one round.
@@ -387,8 +387,8 @@ impl<'a> Exchange<'a> {
     }
 
     /// Returns the time limit of a wait for events. If member 0 only waits for reports, it waits
-    /// longer than the other members. A member without data knows which member is silent, and needs
-    /// time to report it.
+    /// longer than the other members. A member that receives no data knows which member is silent,
+    /// and needs time to report this to member 0.
     fn patience(&self) -> EpollTimeout {
         let mine = self.any(Self::is_awaited) || self.any(Self::is_unsent);
         let patience = match (self.started, self.number) {

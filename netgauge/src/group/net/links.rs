@@ -81,7 +81,7 @@ impl Link {
         told.map_err(|error| self.lost(&format!("sending it a byte: {error}")))
     }
 
-    /// Checks the first and last byte of a piece that the peer's message has at this offset.
+    /// Checks the first and the last byte of `piece`, the part of the peer's message at `offset`.
     pub(super) fn check(&self, offset: u64, piece: &[u8]) -> Result<(), Lost> {
         let last = piece.len().saturating_sub(1);
         for place in [0, last] {
@@ -128,8 +128,8 @@ impl Watch {
         Ok(self.epoll.modify(link.socket.as_fd(), &mut event)?)
     }
 
-    /// Waits for events and returns their number, 0 after the timeout; `None` if the coordinator
-    /// has sent something.
+    /// Waits for events. Returns their number, which is 0 after the timeout. Returns `None` if the
+    /// coordinator has sent something.
     pub(super) fn wait(
         &mut self,
         patience: impl TryInto<EpollTimeout> + Copy,

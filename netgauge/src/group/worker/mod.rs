@@ -23,8 +23,8 @@ use crate::transport::Context;
 use crate::wire::{Endpoint, Place};
 use parameters::Parameters;
 
-/// The number of spans or times in one message to the coordinator. Such a message stays well below
-/// the longest line.
+/// The number of spans or times in one message to the coordinator. Such a message is far shorter
+/// than the longest line that the connection accepts.
 const SPANS_PER_MESSAGE: usize = 256;
 
 /// The sockets of a participant.
@@ -77,7 +77,7 @@ impl Worker {
     }
 
     /// Carries an order out. Returns the last answer to the order, or `None` if the coordinator has
-    /// interrupted it.
+    /// interrupted the order.
     fn carry_out(&mut self, order: Order, control: &mut Control) -> Result<Option<Answer>> {
         // An order that takes time ends when the descriptor becomes readable. Data that was read
         // together with the order does not make the descriptor readable, so this check looks for
@@ -219,7 +219,8 @@ impl Worker {
             .collect()
     }
 
-    /// Waits until these members have connected; `None` if the coordinator has sent something.
+    /// Waits until these members have connected. Returns `None` if the coordinator has sent
+    /// something.
     fn accept(&self, wanted: &[u16], control: &Control) -> Result<Option<Vec<Link>>> {
         let mut links: Vec<Option<Link>> = wanted.iter().map(|_| None).collect();
         if wanted.is_empty() {
