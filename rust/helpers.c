@@ -95,8 +95,9 @@ H(void, sockcm_init, (struct sockcm_cookie *cookie, const struct sock *sk), sock
 #define TCP_KEYS(sk) TCP_AO_KEYS(sk)
 #endif
 /*
- * Internet streams and their companions. i_private of a socket's inode points to the companion,
- * since the socket file system does not use this field
+ * Internet stream sockets and their companions. A companion is the socket of the module's own
+ * protocol that shares the descriptor (see rust/inet.rs). It is stored in i_private of the socket's
+ * inode, a field that sockfs leaves free.
  */
 H(void *, socket_companion, (struct socket *sock), return smp_load_acquire(&SOCK_INODE(sock)->i_private))
 H(bool, socket_set_companion, (struct socket *sock, void *companion), if (cmpxchg(&SOCK_INODE(sock)->i_private, NULL, companion)) return false; set_bit(SOCK_CUSTOM_SOCKOPT, &sock->flags); return true)

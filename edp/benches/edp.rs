@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The cost of EDP's decisions, without kernel and network.
+//! Benchmarks of EDP's decisions, without kernel and network.
 
 // `criterion_group!` makes a function without a description.
 #![allow(missing_docs)]
@@ -39,7 +39,8 @@ fn header(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// Autobinds a port while the first ports from the offset on are taken.
+/// Autobinds a port. The search starts at a given offset and first meets `taken` ports that are in
+/// use.
 fn port(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("edp/port");
     for taken in [0, 1_000] {

@@ -17,12 +17,13 @@ const WAYS: usize = 4;
 
 const SECOND: u64 = 1_000_000_000;
 
-/// The minimum time between two queries to a peer. The peer's entry is not evicted within this
-/// time, so eviction cannot cause another query.
+/// The minimum time between two queries to a peer. For this time after a query, the peer's entry is
+/// not evicted, so eviction cannot cause an earlier query.
 pub const QUERY_INTERVAL: u64 = SECOND;
 /// The time for which an answer is valid, nanoseconds.
 pub const ANSWER_LIFETIME: u64 = 60 * SECOND;
-/// The age, in nanoseconds, from which on another query refreshes a valid answer.
+/// The age of a valid answer, in nanoseconds, from which on a look-up sends another query to
+/// refresh the answer.
 pub const REFRESH_AFTER: u64 = ANSWER_LIFETIME / 2;
 /// If a peer did not answer within [`QUERY_INTERVAL`], it is not queried again for this time,
 /// nanoseconds.
@@ -89,8 +90,8 @@ impl Entry {
     }
 
     /// Returns the entry's worth. Eviction takes the entry that is worth least. An entry with a
-    /// valid answer is worth more than one without; between two alike, the one queried later is
-    /// worth more.
+    /// valid answer is worth more than one without. If both or neither of two entries have one, the
+    /// peer that was queried later is worth more.
     fn worth(&self, now: u64) -> (bool, u64) {
         (self.valid_answer(now).is_some(), self.queried_at)
     }

@@ -43,7 +43,7 @@ pub const ANSWER_MAX: usize = 40;
 
 /// Bits of [`Capabilities::flags`].
 pub mod flags {
-    /// The host has ESP.
+    /// The host supports ESP.
     pub const ESP: u16 = 1 << 0;
     /// The host accepts datagrams and packets with a checksum.
     pub const SUMS: u16 = 1 << 1;
@@ -68,7 +68,7 @@ const LEAST_DATAGRAM: u16 = 62;
 /// Random bytes of a query. The answer repeats them; an answer with other bytes is dropped.
 pub type Nonce = [u8; 4];
 
-/// This host's limits and settings, as reported by the answers that it sends by one device.
+/// This host's limits and settings, as reported in the answers that it sends through one device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Host {
     /// The largest datagram that the device carries, without a checksum, bytes.

@@ -4,8 +4,8 @@
 //! answer per [`INTERVAL`]. The kernel limits ICMP in the same way.
 //!
 //! The generic cell rate algorithm needs one number: the time at which the next answer would be due
-//! at exactly this rate. The time may be ahead of the clock by as much as a burst takes at this
-//! rate.
+//! if answers were sent at exactly this rate. This time may be ahead of the clock by the time that
+//! a burst takes at this rate.
 
 /// Nanoseconds between two answers: 1000 per second.
 pub const INTERVAL: u64 = 1_000_000;
@@ -13,9 +13,9 @@ pub const INTERVAL: u64 = 1_000_000;
 /// Answers that may be sent at once.
 pub const BURST: u64 = 50;
 
-/// Decides whether an answer may be sent at `now`. `due` is the value that the call for the last
-/// sent answer returned, initially 0. Returns the next `due`, or `None` if the answer may not be
-/// sent.
+/// Decides whether an answer may be sent at `now`. `due` is 0 for the first answer, and then the
+/// value that the call for the previous answer returned. Returns the next `due`, or `None` if the
+/// answer may not be sent.
 #[inline]
 pub fn admit(due: u64, now: u64) -> Option<u64> {
     let due = due.max(now);

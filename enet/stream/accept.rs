@@ -70,8 +70,8 @@ pub(super) struct Queue<P: Offspring> {
 /// Maximum backlog; the kernel has already limited it to `net.core.somaxconn`.
 const MOST: usize = 65535;
 
-/// Returns how many half-open children, and how many established children, a backlog permits. As
-/// for TCP, both limits are one more than the backlog.
+/// Returns how many half-open children, and how many established children, a backlog permits. Both
+/// limits are one more than the backlog, as in TCP.
 fn limit_for(backlog: u32) -> usize {
     (backlog as usize + 1).min(MOST)
 }

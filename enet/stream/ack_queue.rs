@@ -412,9 +412,9 @@ impl<P: Scheduled> AckQueues<P> {
         &self.arrivals
     }
 
-    /// Returns the queue of a device. Under a spin lock, call this only in the read section that
-    /// found the device. During that section, the namespace keeps the queue, so the returned
-    /// reference is not the last one.
+    /// Returns the queue of a device. A caller that holds a spin lock must call this in the same
+    /// RCU read section in which it looked up the device. During that section, the namespace keeps
+    /// the queue, so the caller never drops the last reference to it under the lock.
     ///
     /// # Errors
     ///

@@ -3,15 +3,15 @@
 //! The ACK queue. It gives senders with a common bottleneck the acknowledgements that open their
 //! windows, one sender after the other (Treydte 2007).
 //!
-//! One [`AckQueue`] stands for one bottleneck, the receiving device. The queue counts and decides.
-//! The caller stores the connections that wait, in [`LISTS`] lists. Each list is first in, first
-//! out. Each connection has a [`Slot`].
+//! One [`AckQueue`] stands for one bottleneck, the receiving device. The queue counts the
+//! connections and decides which of them is next. The caller stores the connections that wait, in
+//! [`LISTS`] lists. Each list is first in, first out. Each connection has a [`Slot`].
 //!
 //! * After each call of a connection's engine, and before the connection sends,
 //!   [`schedule`](AckQueue::schedule) returns the change that the caller makes to the lists.
 //! * Then, and at [`deadline`](AckQueue::deadline), the caller gives turns. As long as
 //!   [`next_turn`](AckQueue::next_turn) returns a turn, the caller removes the first connection
-//!   from the turn's list. It [gives](NextTurn::give) the turn to that connection.
+//!   from the turn's list, and [gives](NextTurn::give) the turn to that connection.
 //!
 //! Of `n` senders that have announced a transmission, `n - 1` wait and one sends. If that sender
 //! fell silent, the others would wait for ever. So the next connection gets a turn anyway in two
@@ -158,7 +158,7 @@ pub struct AckQueue {
     overdue: u32,
     /// Number of times that turns have expired; wraps.
     epoch: u32,
-    /// The time when the last regular turn was given or, if this was later, the lists became
+    /// The later one of two times: when the last regular turn was given, and when the lists became
     /// non-empty.
     last_departure: Nanos,
     /// The time when a packet last arrived at the device.
@@ -611,8 +611,8 @@ impl AckQueue {
                 || (self.to_move > 0 && self.to_move().is_some()))
     }
 
-    /// Returns a list of the backlog. Its head may get a place in a round. This is the current list
-    /// or, if the current list is empty, the list of newcomers.
+    /// Returns the list of the backlog whose head may get a place in a round: the current list or,
+    /// if that is empty, the list of newcomers.
     #[inline]
     fn to_move(&self) -> Option<List> {
         let lists = [self.backlog(0), self.backlog(1)];
@@ -697,8 +697,8 @@ impl AckQueue {
         next.next().or(self.to_move()).unwrap_or(List::UNTRUSTED)
     }
 
-    /// Updates the number of times that each class was passed over, for a turn of the head of
-    /// `chosen`.
+    /// Updates the number of times that each class was passed over, because the head of `chosen`
+    /// gets a turn.
     #[inline]
     fn count_passes(&mut self, chosen: List) {
         let classes = self.classes();

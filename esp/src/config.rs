@@ -9,7 +9,7 @@ pub(super) const LARGEST_WINDOW: u16 = 0x7fff;
 
 /// The protocol's parameters, as under `/proc/sys/esp/` (Treydte 2007).
 ///
-/// The caller checks ranges. Values out of range cannot harm the engine; 0 counts as 1 where it
+/// The caller checks ranges. Values out of range cannot harm the engine; 0 counts as 1 where a 0
 /// would stop the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Config {
@@ -76,7 +76,7 @@ impl Config {
         }
     }
 
-    /// Returns whether windows follow what receivers grant.
+    /// Returns whether windows adapt, that is, a receiver grants windows and the sender uses them.
     #[inline]
     pub fn is_adaptive(&self) -> bool {
         self.burst_length_max > self.burst_length
@@ -98,7 +98,8 @@ impl Config {
         from_micros(self.retransmission_time_min.max(1))
     }
 
-    /// Returns the shortest timer of an idle connection: retransmission or delayed acknowledgement.
+    /// Returns the shorter one of the timers of an idle connection: retransmission and delayed
+    /// acknowledgement.
     #[inline]
     pub(super) fn shortest_timer(&self) -> Nanos {
         const ACK_DELAY_MICROS: u32 = (ACK_DELAY / MICROSECOND) as u32;

@@ -40,7 +40,7 @@
 //!   orphan ends: a forged packet may have desynchronised two orphans, which would keep each other
 //!   alive. If the peer has no room, the orphan ends after some minutes: a peer that never reads
 //!   would hold it for ever. If the user has ended both halves, arriving data also ends the
-//!   connection with a RST, as with TCP.
+//!   connection with a RST, as in TCP.
 
 use super::config::{Config, Stats, LARGEST_WINDOW};
 use super::cookie::MOST_WINDOW;
@@ -86,7 +86,7 @@ enum Reader {
     Closed {
         /// The time when the orphan stops waiting for a FIN or for progress.
         until: Nanos,
-        /// The time when the orphan ends although the peer still answers with a closed window.
+        /// The time at which the orphan ends even if the peer still answers with a closed window.
         held: Nanos,
     },
 }

@@ -25,7 +25,7 @@ use super::wire::{flags, Header};
 /// The time for which a cookie stays the same, as a power of two of nanoseconds: 69 s.
 const EPOCH: u32 = 36;
 
-/// Number of packets after a cookie that may be lost. The next packet is still recognised.
+/// If at most this many packets after a cookie are lost, the next packet is still recognised.
 const MOST_BEHIND: u16 = 32;
 
 /// Number of consecutive first numbers that share a hash: a block. The first numbers that are tried
@@ -156,7 +156,7 @@ impl Client {
 }
 
 /// Returns the cookie for the first number `isn`, whose block has this hash. Each number of a block
-/// selects other bits of the hash.
+/// selects different bits of the hash.
 fn one_of(hash: u64, isn: Seq) -> Seq {
     let factor = u64::from(isn.0 % BLOCK) * 2 + 1;
     Seq((hash.wrapping_mul(factor) >> 48) as u16)

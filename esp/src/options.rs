@@ -24,9 +24,9 @@
 //! Answers on EDP's port 0 use the same types, and more types in addition.
 //!
 //! A receiver skips unknown types. A truncated option, or one with a length other than the listed
-//! one, ends the list. If a side omits its payload limit or its window, the other side assumes the
-//! values that it uses itself. A side that omits one of the other options has no grants, records,
-//! capabilities or nonce.
+//! one, ends the list. If a side omits its payload limit or its window, the other side assumes its
+//! own values. A side that omits one of the other options has no grants, records, capabilities or
+//! nonce.
 
 use super::config::{Config, LARGEST_WINDOW};
 use super::records::LEAST_RECORD;

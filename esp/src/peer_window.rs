@@ -18,8 +18,9 @@ use super::options::Window;
 /// distance proves the window again.
 const LEASE: u16 = 256;
 
-/// Upper bound of the packets that make an acknowledgement due in a granted window. At 100 Gbit/s,
-/// 150 packets are in flight while an acknowledgement travels, and the largest window is 255.
+/// Upper bound of the number of packets after which an acknowledgement is due in a granted window.
+/// At 100 Gbit/s, 150 packets are in flight while an acknowledgement travels, and the largest
+/// window is 255.
 const MOST_TO_ACK: u16 = 96;
 
 /// The sender's window as far as it is known. Distances are in packets from the last advertised
@@ -96,7 +97,7 @@ impl PeerWindow {
     #[inline]
     pub(super) fn take(&mut self, distance: u16, packets: u16) {
         self.farthest = self.farthest.max(distance);
-        // The window is at least that large.
+        // A packet at this distance has arrived, so the window is at least that large.
         self.proven = self.proven.max(distance);
         if let (Some(advertised), false) = (&mut self.advertised, self.granted) {
             advertised.burst_length = advertised.burst_length.max(distance);

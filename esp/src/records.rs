@@ -9,9 +9,9 @@
 //! * The write queue knows the bounds ([`WriteQueue::flags`]). The caller queues records whole, so
 //!   each one that begins also ends.
 //! * Each end advertises the longest record that it accepts, at least [`LEAST_RECORD`]. While a
-//!   receiver has no whole record, it keeps its window open for the record that arrives, since the
-//!   reader cannot make room. So it must be able to hold one record of the advertised length in
-//!   addition to its receive buffer.
+//!   receiver has no whole record, it keeps its window open for the record that arrives, since
+//!   there is no record that the reader could read to make room. So it must be able to hold one
+//!   record of the advertised length in addition to its receive buffer.
 //! * Packets are taken in order, so no reassembly is needed. A peer breaks the rules if it sends
 //!   TXS or the FIN within a record, data without TXS between two records, or a record that is too
 //!   long. Then the connection ends with a RST.

@@ -415,7 +415,7 @@ impl Sender {
         self.hold = false;
     }
 
-    /// Sends the SYN again, now as a SYN|ACK, which may be sent the full number of times.
+    /// Sends the SYN again, now as a SYN|ACK, whose tries are counted from 0.
     pub(super) fn restart_syn(&mut self) {
         self.resend_first = true;
         self.tries = 0;
@@ -429,8 +429,8 @@ impl Sender {
     }
 
     /// Returns whether an acknowledgement number is within the packets that were sent. It must not
-    /// be before the last acknowledgement number that opened a window. Data packets repeat the
-    /// number that last opened a window while the receiver withholds a later one.
+    /// be before the last acknowledgement number that opened a window. While the receiver withholds
+    /// a later number, its data packets repeat the number that last opened a window.
     #[inline]
     pub(super) fn is_acceptable(&self, ack: Seq) -> bool {
         let advance = self.window_start.distance(ack);

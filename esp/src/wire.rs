@@ -47,7 +47,7 @@ pub mod flags {
 pub(super) const HOLD: u8 = flags::ACK | flags::TXS;
 
 /// The flags of an empty packet that acknowledges, opens the window and sets the window's size. The
-/// packet's length field holds a [`Grant`]. No other packet with a length has these flags.
+/// packet's length field holds a [`Grant`]. No other packet with a nonzero length has these flags.
 pub(super) const GRANT: u8 = flags::ACK | flags::RRQ | flags::TXF;
 
 /// The flags of a skip, an empty packet whose sender skips numbers. The length field holds the
@@ -327,8 +327,9 @@ impl Header {
     /// Returns whether no sender forms such a packet.
     ///
     /// A packet is malformed if it combines SYN, FIN and RST with each other or with a request, or
-    /// if it is a FIN or RST with payload. So is a request or a FIN without an acknowledgement, and
-    /// a packet without flags and payload. A SYN's payload is its [options](super::options).
+    /// if it is a FIN or RST with payload. A request or a FIN without an acknowledgement is
+    /// malformed too, and so is a packet that has neither flags nor payload. A SYN's payload is its
+    /// [options](super::options).
     #[inline]
     pub(super) const fn is_malformed(&self) -> bool {
         let control = self.flags & (flags::SYN | flags::FIN | flags::RST);
@@ -342,8 +343,8 @@ impl Header {
     }
 }
 
-/// Returns the RST that answers a packet without a socket; `None` for a RST, which is never
-/// answered.
+/// Returns the RST that answers a packet for which there is no socket; `None` for a RST, which is
+/// never answered.
 ///
 /// As in TCP (RFC 9293, 3.10.7.1), the RST carries numbers that the peer accepts. The RST's
 /// sequence number is the packet's acknowledgement number. If the packet has no acknowledgement

@@ -92,8 +92,8 @@ impl Device {
         self.left.iter().filter(|left| **left == id).count()
     }
 
-    /// Makes senders request turns, one after the other: each sender with an announced transmission
-    /// that does not wait yet.
+    /// Makes all senders that have an announced transmission and do not wait yet request turns, one
+    /// after the other.
     fn take_turns(&mut self, rounds: usize, now: Nanos) {
         for _ in 0..rounds {
             for id in 0..self.slots.len() {

@@ -268,7 +268,7 @@ fn only_the_answer_to_a_skip_acknowledges() {
     pair.send(A, &bytes(5000, 1));
     pair.run_for(50 * MS);
     // The first answers to the skip are lost. B's other packets acknowledge everything that A sent,
-    // because B has skipped it.
+    // because B has skipped these numbers.
     pair.lose_matching(B, 3, Header::is_skipped);
     pair.shrink(A, 60);
     pair.send(B, &bytes(40, 2));

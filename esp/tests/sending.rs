@@ -48,7 +48,7 @@ fn a_message_joins_one_that_waits() {
 
 #[test]
 fn a_small_write_fills_the_last_unsent_packet() {
-    // This tests This tests S5.
+    // This tests S5.
     let mut pair = Pair::established();
     pair.send(A, &bytes(250, 1));
     assert!(pair.sides[A].conn().last_is_unsent());

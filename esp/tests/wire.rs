@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The wire format: byte for byte, and against hostile bytes.
+//! Tests of the wire format, byte for byte and with hostile bytes.
 
 use esp::{flags, mss, reset_for, Header, Seq, HEADER_LEN};
 use proptest::prelude::*;

@@ -3,9 +3,9 @@
 //! The budget: how many granted packets may be in flight to a device at once.
 //!
 //! A turn ends when its connection asks for the next one. If the turn's packets arrive slowly, or
-//! all within less than a round trip, the port idles. So the queue gives more turns while the
-//! number of packets in flight (granted, but not arrived) is below the budget. The budget follows
-//! the port's utilisation:
+//! if all of them arrive within less than a round trip, the port idles. So the queue gives more
+//! turns while the number of packets in flight (granted, but not arrived) is below the budget. The
+//! budget follows the port's utilisation:
 //!
 //! * The port's rate is the highest recent rate of the packets of one turn. The queue counts bytes
 //!   over spans of at least [`SPAN`], during which at least one connection always waits. If the
@@ -13,8 +13,8 @@
 //!   grows.
 //! * While the port is fully used, the budget shrinks slowly, down to the packets that arrive in
 //!   two round trips.
-//! * If the first packet of every turn in a span took [`DELAY`] longer than the least such time,
-//!   packets queue in the port. Then the budget shrinks, whatever the rate.
+//! * If, in every turn of a span, the first packet arrived later than the least round trip by more
+//!   than [`DELAY`], packets queue in the port. Then the budget shrinks, whatever the rate.
 //! * A port's buffer is limited. So the budget stays below a ceiling, which a loss lowers to three
 //!   quarters of the packets in flight. The ceiling rises again while the port idles, but slowly
 //!   for the first [`LEASE`] spans.

@@ -16,8 +16,8 @@ use super::super::timers::{Nanos, SECOND};
 /// of 128 KiB has room for twice as many.
 pub const UNSCHEDULED: u16 = 42;
 
-/// If a device has more connections than this, it tells each peer that opens a new connection. The
-/// peer then announces its first transmission with a [short](SHORT) packet.
+/// If a device has more connections than this, its host reports that to each peer that opens a new
+/// connection. The peer then announces its first transmission with a [short](SHORT) packet.
 pub const CROWD: usize = 8;
 
 /// A connection without a share announces a longer transmission with a packet of this many payload

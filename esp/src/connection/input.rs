@@ -208,8 +208,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Handles crossed SYNs (RFC 9293, 3.5). Each side answers with a SYN|ACK, which it may send
-    /// the full number of times.
+    /// Handles crossed SYNs (RFC 9293, 3.5). Each side answers with a SYN|ACK, whose tries are
+    /// counted from 0.
     fn cross(&mut self, irs: Seq, now: Nanos) {
         self.receiver = Receiver::new(irs, now);
         self.sender.restart_syn();
@@ -278,9 +278,10 @@ impl Connection {
         Ok(())
     }
 
-    /// Returns whether one of our packets may have caused a RST. A RST with ACK must acknowledge an
-    /// acceptable number. A RST without ACK must acknowledge one of our packets, from a probe to
-    /// the last packet. The RST of a peer without the version option need not acknowledge anything.
+    /// Returns whether one of our packets may have caused a RST. The acknowledgement number of a
+    /// RST with ACK must be acceptable. In a RST without ACK, the field of the acknowledgement
+    /// number must match one of our packets: a probe, the last packet, or a packet between them.
+    /// The RST of a peer without the version option may have any number.
     fn names_ours(&self, reset: &Header) -> bool {
         if !self.peer_has_version {
             true

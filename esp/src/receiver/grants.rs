@@ -6,8 +6,8 @@
 //!   reaction of both hosts. The window's packets fit the buffer of a slow port. The rate at which
 //!   packets arrive is measured on the packets of the last turn, from the first arrival to the
 //!   last. So the result is the line's rate even if the turns of many senders alternate. Several
-//!   senders share [`SPAN`], so that their turns fit the [budget](super::super::ack_queue). A
-//!   window doubles or halves at most.
+//!   senders share [`SPAN`], so that their turns fit the [budget](super::super::ack_queue). From
+//!   one turn to the next, a window at most doubles or halves.
 //! * A sender whose turns come at once may need a larger window, or one below the configured
 //!   [`Floor`]: see [`DelayBased`].
 //! * A loss shows that a queue on the path, of a device or a port, is too small for the window. So

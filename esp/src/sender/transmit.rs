@@ -71,7 +71,7 @@ impl Sender {
         Some(outgoing)
     }
 
-    /// Advances `next` behind packets that are sent in order.
+    /// Advances `next` past packets that are sent in order.
     #[inline]
     fn on_transmit(&mut self, outgoing: &Outgoing, now: Nanos) {
         if outgoing.seq == self.una {
@@ -103,7 +103,8 @@ impl Sender {
         config: &Config,
         queue: &mut impl WriteQueue,
     ) -> Option<u16> {
-        // The distance from the announcement. If no transmission is open, this packet is the
+        // How many packets `seq` is behind the announcement, which is the packet that starts a
+        // transmission (TXS). If no transmission is open, packet `seq` itself will be the
         // announcement.
         let behind = if self.in_transmission {
             self.announced.map(|announced| announced.distance(seq))

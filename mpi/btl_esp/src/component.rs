@@ -23,8 +23,8 @@ use crate::wire::Name;
 /// Maximum number of interfaces that the component uses.
 const INTERFACES: usize = 8;
 
-/// The priority over other components that reach the same peer: tcp has 100, shared memory within a
-/// host 65536.
+/// This component's priority among those that reach the same peer. The priority of tcp is 100, and
+/// that of shared memory within a host is 65536.
 const EXCLUSIVITY: u32 = 200;
 
 /// Maximum size of a message's first fragment, in bytes. [`LARGEST`] is the maximum size of the

@@ -18,7 +18,7 @@ use crate::reach::Reach;
 use crate::transport::Interface;
 use crate::wire::Name;
 
-/// The time for which the final close waits for the peers.
+/// The maximum time for which the final close waits for the peers.
 const FAREWELL: Duration = Duration::from_secs(2);
 
 /// Maximum size, in bytes, of messages that are copied before delivery, because Open MPI's ob1

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Outgoing messages. Open MPI and the engine pass their descriptors to each other, and their
-//! memory is reused.
+//! Outgoing messages. Open MPI and the engine pass the messages' descriptors to each other. Pools
+//! keep the memory of finished messages for reuse.
 
 use std::ffi::c_void;
 use std::ptr::{self, NonNull};

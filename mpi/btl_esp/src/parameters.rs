@@ -59,8 +59,8 @@ pub struct Parameters {
     pub quiet: bool,
 }
 
-/// The table of parameters. For each, it has the name, the type, the offset of the value in
-/// [`Values`], and the help text.
+/// The table of parameters. Each entry has the parameter's name, its type, the offset of its value
+/// in [`Values`], and its help text.
 const TABLE: [(&CStr, mca_base_var_type_t, usize, &CStr); 6] = [
     (
         c"if_include",

@@ -178,8 +178,8 @@ impl Case {
     /// one needlessly.
     ///
     /// A receiver makes room for a burst of its own length. If the peer has reported a larger
-    /// burst, the receiver accepts it only if the receive queue has room for the whole traffic.
-    /// Without a report, the receiver does not know when the sender stops.
+    /// burst, the receiver takes the whole burst only if the receive queue has room for the whole
+    /// traffic. Without a report, the receiver does not know when the sender stops.
     pub fn is_smooth(&self) -> bool {
         let known = self.configs[0] == self.configs[1] || (self.told && self.all_fits());
         known && self.later.is_none()

@@ -20,7 +20,7 @@ pub struct Endpoint {
     index: u8,
     /// Number of messages whose send call has begun.
     begun: u8,
-    /// The part that is not queued yet, of the message of the last send call.
+    /// The part of the last send call's message that is not queued yet.
     rest: Span,
     /// Whether the current send call holds back the last packet.
     holding: bool,
@@ -142,8 +142,9 @@ impl Endpoint {
         if let Some(failure) = outcome.failed {
             let died = failure == Failure::TimedOut && scene.dead == Some(self.peer());
             // A host that received everything may have discarded the connection. It then answers a
-            // late copy with a RST, like a host that never had the connection. To be safe, the
-            // other end then reports a failure. The end of the run checks that everything arrived.
+            // late copy with a RST, like a host that never had the connection. The other end cannot
+            // tell these hosts apart, so it reports a failure, to be safe. The end of the run
+            // checks that everything arrived.
             let safe = failure == Failure::Reset && scene.echoed && self.socket.eof && self.closed;
             if !died && !safe {
                 scene.fail(Fault::Failed(failure));
@@ -155,8 +156,8 @@ impl Endpoint {
         }
     }
 
-    /// Runs the program's next action, if one is possible, and returns whether it was. If so, let
-    /// the engine send, and call this function again.
+    /// Runs the program's next action if one is possible, and returns whether it ran one. If it
+    /// did, let the engine send, and call this function again.
     pub fn run(&mut self, scene: &mut Scene<'_>) -> bool {
         if !scene.awake || !self.socket.established {
             return false;

@@ -30,8 +30,8 @@ pub enum Scale {
 }
 
 impl Scale {
-    /// Returns the first values of a list: `quick` or `small` of them at the smaller scales, and
-    /// all of them at the largest.
+    /// Returns the first values of a list: `quick` of them at the scale `Quick`, `small` of them at
+    /// `Small`, and all of them at `Deep`.
     fn of<T>(self, quick: usize, small: usize, all: &[T]) -> &[T] {
         let n = match self {
             Self::Quick => quick,

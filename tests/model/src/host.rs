@@ -20,7 +20,7 @@ const FIRST_PORT: u16 = 40_000;
 /// microseconds less than the retransmission timeout.
 pub const HASTE: Nanos = 9_990_000;
 
-/// Returns the first sequence number of an endpoint, whose numbers soon wrap.
+/// Returns the first sequence number of an endpoint. The endpoint's numbers soon wrap.
 pub fn isn(host: u8, endpoint: u8) -> Seq {
     Seq(65_533 - u16::from(host) - u16::from(endpoint))
 }
@@ -108,7 +108,7 @@ impl Host {
         self.run(i, scene);
     }
 
-    /// Runs the part of the host named by `wake`. It is due.
+    /// Runs the part of the host that `wake` names, because it is due.
     pub fn on_deadline(&mut self, wake: Wake, scene: &mut Scene<'_>) {
         let now = scene.now;
         let again = match wake {

@@ -319,8 +319,8 @@ pub fn changed(scale: Scale) -> Family {
         [config(2, 1, 1), config(3, 1, 0)],
     ];
     for [before, after] in scale.of(2, 3, &changes) {
-        // These times of the change range from before the arrival of the first acknowledgement to
-        // the end.
+        // The parameters change at one of these times, which range from before the arrival of the
+        // first acknowledgement to the end.
         for at in scale.of(
             2,
             4,
