@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! ESP's records. Each message is one record, or several if the message is longer than a record
-//! that every host takes.
+//! ESP's records. Each message is one record, or several records if it is longer than the longest
+//! record that every host accepts.
 
 use std::io::{self, Read, Write};
 use std::time::Duration;

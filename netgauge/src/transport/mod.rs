@@ -4,7 +4,7 @@
 //!
 //! A new transport needs a file here with a [`Kind`](kind::Kind), and a line in [`kinds::KINDS`].
 
-/// Declares a socket option, an integer, that nix does not have.
+/// Declares a socket option that nix lacks, and whose value is an integer.
 macro_rules! socket_option {
     (set $name:ident, $level:path, $option:path) => {
         socket_option!($name, $level, $option, setsockopt_impl, SetStruct);
@@ -92,7 +92,7 @@ pub trait Transport: AsFd {
     /// # Errors
     ///
     /// The socket's error. A timeout ([`is_timeout`](crate::host::is_timeout)) of a datagram
-    /// transport means a loss.
+    /// transport means that a datagram was lost.
     fn recv(&mut self, message: &mut [u8]) -> io::Result<()>;
 
     /// Sends, without waiting, as much of `rest` as the socket takes: one datagram, or some bytes
@@ -116,12 +116,13 @@ pub trait Transport: AsFd {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// Returns the bytes of the largest message that is one datagram; `None` for a reliable stream.
+    /// Returns the length of the largest message that is sent as one datagram, in bytes. Returns
+    /// `None` for a reliable stream.
     fn max_datagram(&self) -> Option<usize> {
         None
     }
 
-    /// Returns the packets that this side has sent so far, if the transport counts them.
+    /// Returns the numbers of packets that this side has sent so far, if the transport counts them.
     ///
     /// # Errors
     ///

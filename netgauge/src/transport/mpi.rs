@@ -102,7 +102,8 @@ thread_local! {
 }
 
 /// Leaves the job, if this thread has joined it, and waits until the other rank leaves. If a
-/// process ends without this call, `mpirun` ends the whole job, which is right after a failure.
+/// process ends without this call, `mpirun` ends the whole job. That is the wanted end of a process
+/// that failed.
 pub fn leave() {
     JOINED.with(|joined| {
         if let Some(calls) = joined.get() {
@@ -253,7 +254,7 @@ impl Transport for Mpi {
     }
 
     fn remark(&self) -> Option<String> {
-        // Set by `mpirun --mca btl LIST`.
+        // `mpirun --mca btl LIST` sets this variable.
         let chosen = env::var("OMPI_MCA_btl").map(|list| format!(", btl {list}"));
         Some(format!(
             "{}{}",

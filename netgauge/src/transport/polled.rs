@@ -19,9 +19,9 @@ use super::Context;
 pub(super) struct Waits {
     /// The time limit of a call that waits.
     pub(super) most: Duration,
-    /// Whether sending calls are non-blocking, and wait in `poll(2)`.
+    /// Whether a sending call that finds no room waits in `poll(2)`, and not in the socket.
     pub(super) polls_to_send: bool,
-    /// Whether receiving calls are non-blocking, and wait in `poll(2)`.
+    /// Whether a receiving call that finds no data waits in `poll(2)`, and not in the socket.
     pub(super) polls_to_receive: bool,
 }
 

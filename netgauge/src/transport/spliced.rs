@@ -3,11 +3,11 @@
 //! Streams of TCP and of ESP that send by `splice(2)`. The kernel sends the pages of a pipe, and
 //! copies no message.
 //!
-//! The message is in one pipe. Each send duplicates the references to its pages into another pipe
-//! (`tee(2)`), and moves them from there into the socket. netgauge fills each message with one
-//! byte, so its messages differ only in this byte and in their length. If the length or the byte
-//! changes, or the message is larger than the pipe, the pipe is filled again, by a copy. The old
-//! pages stay unchanged while the kernel needs them.
+//! The message is in one pipe. Each send duplicates the references to the message's pages into
+//! another pipe (`tee(2)`), and moves the duplicates from that pipe into the socket. netgauge fills
+//! each message with one byte, so its messages differ only in this byte and in their length. If the
+//! length or the byte changes, or the message is larger than the pipe, the pipe is filled again, by
+//! a copy. The old pages stay unchanged while the kernel needs them.
 
 use std::fs::File;
 use std::io::{self, Write};

@@ -25,11 +25,11 @@ pub(super) trait Protocol: Sync + fmt::Debug + 'static {
     /// Opens a listening socket, and returns its endpoint.
     fn listen(context: &Context) -> Result<(Self::Listener, Endpoint)>;
 
-    /// Returns the endpoint of a side that only connects. An error shows here, before the peer is
-    /// involved.
+    /// Returns the endpoint of a side that only connects. If there is no such endpoint, the call
+    /// fails before the peer is involved.
     fn caller(context: &Context) -> Result<Endpoint>;
 
-    /// Checks that the peer can reach this socket. The peer only connects.
+    /// Checks that the peer, which only connects, can reach this socket.
     fn check_caller(_listener: &Self::Listener, _caller: &Endpoint) -> Result<()> {
         Ok(())
     }

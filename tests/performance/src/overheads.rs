@@ -106,7 +106,8 @@ impl Cost {
         Some(self.share(results, part, series)? * self.all(results, series)?)
     }
 
-    /// Returns sentences about the share in softirqs, which the program does not see.
+    /// Returns sentences about the share of the instructions that is executed in softirqs. A
+    /// program does not see this share.
     fn sentences(&self, results: &Results) -> Vec<String> {
         let mut sentences = Vec::new();
         let share = |series| Some(self.share(results, "softirq", series)? * 100.0);

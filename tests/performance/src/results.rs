@@ -38,7 +38,7 @@ pub const ESP: Series = series("esp", "ESP", "esp");
 pub const EDP: Series = series("edp", "EDP", "edp");
 /// TCP with the kernel's default offloads.
 pub const TCP: Series = series("tcp", "TCP", "tcp");
-/// TCP without offloads. The packets pass the kernel one by one.
+/// TCP without offloads. The packets pass through the kernel one by one.
 pub const PLAIN_TCP: Series = Series {
     plain: true,
     ..series("tcp-plain", "TCP without offloads", "tcp")
@@ -92,8 +92,8 @@ impl Results {
             .with_context(|| path.display().to_string())
     }
 
-    /// Stores each run of a report under the one of `series` with the run's transport. The series
-    /// also says whether offloads were on.
+    /// Stores each run of a report under a key of `topic` and of a series: the series in `series`
+    /// with the run's transport. That series also says whether offloads were on.
     pub fn take(&mut self, topic: &str, series: &[Series], report: &Value) {
         for run in report["runs"].as_array().into_iter().flatten() {
             let of = series.iter().find(|one| run["transport"] == one.transport);

@@ -45,7 +45,7 @@ struct Physical {
     _private: [u8; 0],
 }
 
-/// `qemu_plugin_u64`: a number within the elements of a scoreboard.
+/// `qemu_plugin_u64`: a `u64` field that each element of the scoreboard `score` has at `offset`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 struct Number {
@@ -148,7 +148,7 @@ struct Totals {
 
 static COUNTER: OnceLock<Counter> = OnceLock::new();
 
-/// Locks `mutex`. A poisoned lock is usable, since each number is consistent by itself.
+/// Locks `mutex`. A poisoned lock is usable, because each number is consistent by itself.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -9,7 +9,7 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
-/// The rest of a guest's deadline.
+/// The time that a guest has left until its deadline.
 #[derive(Debug)]
 pub struct Allowance {
     process: u32,

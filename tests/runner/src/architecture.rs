@@ -47,8 +47,8 @@ impl Architecture {
     }
 
     /// Returns QEMU's name for the processor. On Arm, pointer authentication uses an
-    /// implementation-defined algorithm, since emulating the architected one would take most of the
-    /// time.
+    /// implementation-defined algorithm, because emulating the architected one would take most of
+    /// the time.
     pub fn processor(self) -> &'static str {
         match self {
             Self::Amd64 => "max",
@@ -57,8 +57,9 @@ impl Architecture {
     }
 
     /// Returns the processor for a guest whose clock counts instructions. QEMU counts each step of
-    /// a repeated string instruction. So if a kernel took these instructions for fast, it would
-    /// spend an instruction on each byte to copy (ERMS, FSRM) or to set (FSRS).
+    /// a repeated string instruction. If the processor had the feature ERMS, FSRM or FSRS, the
+    /// kernel would use these instructions byte by byte, and each byte that it copies (ERMS, FSRM)
+    /// or sets (FSRS) would cost an instruction.
     pub fn counted_processor(self) -> &'static str {
         match self {
             Self::Amd64 => "max,-erms,-fsrm,-fsrs",

@@ -23,8 +23,8 @@ const MOST_STREAMS: u32 = 16;
 /// possible share.
 const LEAST_SHARE: f64 = 0.97;
 
-/// A stream's turn comes after at most this many turns of each other stream, including the turns in
-/// which the stream is skipped.
+/// While a stream waits for its turn, each other stream has at most this many turns, including the
+/// turns that it has because the waiting stream is skipped.
 const MOST_TURNS: u32 = 4;
 
 /// The bits that a stream sends in a turn: 21 packets of 1514 bytes.

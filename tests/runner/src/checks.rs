@@ -108,8 +108,8 @@ fn crates(layout: &Layout) -> Result<Part> {
     Ok(part)
 }
 
-/// Runs the model checker. Its table is printed at the end, since other tests print while the model
-/// checker runs.
+/// Runs the model checker. Its table is printed at the end, because other tests print while the
+/// model checker runs.
 fn model(layout: &Layout) -> Part {
     step::say(
         "exploring what becomes of connections when packets are lost, beside the tests that follow",

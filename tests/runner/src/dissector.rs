@@ -197,8 +197,9 @@ fn hexadecimal(bytes: &[u8]) -> String {
     })
 }
 
-/// Splits the bytes after a header of `header` bytes whose length field is `length`. Returns the
-/// payload, the checksum and the padding, as tshark prints them.
+/// Splits the bytes that follow the header of `packet`. This header has `header` bytes, and its
+/// length field is `length`. Returns the payload, the checksum and the padding, as tshark prints
+/// them.
 fn split(packet: &[u8], header: usize, length: u16, has_checksum: bool) -> [String; 3] {
     let rest = &packet[header..];
     let (payload, rest) = rest.split_at(usize::from(length).min(rest.len()));
@@ -211,8 +212,8 @@ fn split(packet: &[u8], header: usize, length: u16, has_checksum: bool) -> [Stri
     [hexadecimal(payload), checksum, hexadecimal(padding)]
 }
 
-/// Returns the first [`BYTES`] fields of the row that tshark must print for the frame, by the
-/// module's own parser.
+/// Returns the first [`BYTES`] fields of the row that tshark must print for the frame. The module's
+/// own parser supplies their values.
 fn expected(frame: &[u8]) -> Result<Vec<String>> {
     let packet = frame.get(ETHERNET..).context("no Ethernet frame")?;
     let kind = u16::from_be_bytes([frame[12], frame[13]]);

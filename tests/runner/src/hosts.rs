@@ -36,13 +36,13 @@ pub struct Options {
     /// The tree with the programs, which becomes the guest's root.
     #[arg(long)]
     tree: PathBuf,
-    /// The directory with the script, and what it needs.
+    /// The directory with the script, and with the files that the script needs.
     #[arg(long)]
     share: PathBuf,
     /// Use one processor whose clock counts instructions.
     #[arg(long)]
     counted: bool,
-    /// Parts of the script to run; without any, all parts that are no measurement.
+    /// Parts of the script to run; if none is named, all parts other than measurements.
     parts: Vec<String>,
 }
 

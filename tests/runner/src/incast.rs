@@ -24,12 +24,12 @@ use crate::step;
 
 use crate::beside::RECEIVER;
 
-/// Above this number of bytes in a port's buffer, the switch marks frames for DCTCP. It is about 20
-/// frames, as DCTCP's authors chose.
+/// Above this number of bytes in a port's buffer, the switch marks frames for DCTCP. This number is
+/// about 20 frames, as DCTCP's authors chose.
 const MARKING: &str = "30k";
 
-/// The least share of the port's rate in ESP's worst round of the largest size. At that size the
-/// round trips at a round's start and end matter little.
+/// The least share of the port's rate that ESP must reach in its worst round of the largest size.
+/// At that size the round trips at a round's start and end matter little.
 const LEAST_SHARE: f64 = 0.95;
 
 /// The least fairness of an ESP round of 256 KiB.
@@ -502,8 +502,8 @@ fn print_table(options: &Options, table: &Table) -> String {
     text
 }
 
-/// Describes each result that breaks ESP's promises, and each cell, of any protocol, without a
-/// measurement.
+/// Describes each result of ESP that breaks its promises, and each cell of any protocol that could
+/// not be measured.
 fn judge(options: &Options, table: &Table) -> Vec<String> {
     let mut faults = Vec::new();
     for ((protocol, kib, senders), cell) in table {

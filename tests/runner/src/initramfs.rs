@@ -192,7 +192,8 @@ fn describe_inputs(layout: &Layout, contents: &Contents) -> Result<String> {
     Ok(text)
 }
 
-/// Makes the same directories as Debian since its merge of /usr.
+/// Makes the directories that Debian has had since it merged `/bin`, `/sbin` and `/lib` into
+/// `/usr`.
 fn lay_out(root: &Path) -> Result<()> {
     for directory in [
         "usr/bin",
@@ -392,7 +393,7 @@ fn resolve(layout: &Layout, name: &str) -> Result<Option<Vec<PathBuf>>> {
     Ok(Some(files))
 }
 
-/// Packs `root` into an archive for the kernel. The archive is not compressed, since emulated
+/// Packs `root` into an archive for the kernel. The archive is not compressed, because emulated
 /// processors unpack slowly.
 fn pack(root: &Path, archive: &Path) -> Result<()> {
     let names = step::output(Command::new("find").current_dir(root).arg("."))?;

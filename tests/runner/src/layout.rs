@@ -24,7 +24,7 @@ pub enum Purpose {
     Debug,
 }
 
-/// The directories that contain everything else.
+/// The directories of the project and of the guests' kernel, which contain all other paths.
 #[derive(Clone, Debug)]
 pub struct Layout {
     /// The root of the project.

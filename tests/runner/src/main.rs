@@ -87,7 +87,7 @@ enum Verb {
     Dissector,
     /// Check that misuses of the module's safe interfaces do not compile.
     Misuses,
-    /// Show in a minute the cost of a message, and the goodput of many senders to one receiver.
+    /// Show the cost of a message, and the goodput of many senders to one receiver; takes a minute.
     Demo,
     /// Print instructions per half round trip and per byte; fail if one exceeds its budget in
     /// netgauge/budgets.toml.

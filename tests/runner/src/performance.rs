@@ -46,7 +46,7 @@ fn everything(layout: &Layout) -> Result<Results> {
     Ok(results)
 }
 
-/// Runs a command in the guest, which must succeed.
+/// Runs a command in the guest. The command must succeed.
 fn done(guest: &mut Commands, line: &str) -> Result<()> {
     let ended = guest.ask(line)?;
     ensure!(ended.status == 0, "{line}:\n{}", ended.text);
@@ -58,7 +58,7 @@ fn on_each(hosts: &str, command: &str) -> String {
     format!("for host in {hosts}; do ip netns exec $host {command} || exit; done")
 }
 
-/// Returns a command that disables offloads, so that packets pass the kernel one by one.
+/// Returns a command that disables offloads, so that packets pass through the kernel one by one.
 fn without_offloads(device: &str) -> String {
     format!("ethtool -K {device} tso off gso off gro off")
 }

@@ -87,8 +87,8 @@ fn build(layout: &Layout, what: &str, log: &str, arguments: &[&str]) -> Result<(
     )
 }
 
-/// Compiles the C programs that changed: peers of tests, and examples of the library. They use the
-/// headers for users. Returns the paths of all C programs.
+/// Compiles the C programs that changed: peers of tests, and examples of the library `sockaddr_en`.
+/// These programs include the library's public headers. Returns the paths of all C programs.
 ///
 /// # Errors
 /// If a program does not compile without warnings.

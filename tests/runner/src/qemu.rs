@@ -161,8 +161,8 @@ impl Guest {
         );
     }
 
-    /// Waits until the kernel starts init and returns whether it did. A slow kernel has time as
-    /// long as it makes progress. The kernel's output is kept for [`Guest::next`].
+    /// Waits until the kernel starts init and returns whether it did. A slow kernel gets more time
+    /// as long as it makes progress. The kernel's output is kept for [`Guest::next`].
     fn comes_up(&mut self) -> bool {
         self.extend(TO_INIT);
         let mut silence = Allowance::new(self.child.id(), SILENCE);
@@ -447,7 +447,7 @@ pub fn machine(layout: &Layout, boot: &Boot<'_>) -> Result<Command> {
         command.args(["-m", memory]);
     } else {
         // The process that serves a directory writes the data into the guest's memory, so that
-        // memory must be shared with it.
+        // memory must be shared with this process.
         command.args(["-m", ROOMY, "-machine", "memory-backend=memory", "-object"]);
         command.arg(format!(
             "memory-backend-memfd,id=memory,size={ROOMY}M,share=on"
@@ -555,7 +555,7 @@ fn errors(layout: &Layout, boot: &Boot<'_>) -> Result<PathBuf> {
     Ok(layout.logs()?.join(format!("{}.qemu.log", boot.name)))
 }
 
-/// Accepts QEMU's connection to the second serial port; `None` if QEMU ended instead.
+/// Accepts QEMU's connection to the second serial port. Returns `None` if QEMU ended instead.
 fn accept(listener: &UnixListener, child: &mut Child) -> Result<Option<UnixStream>> {
     listener.set_nonblocking(true)?;
     let deadline = Instant::now() + TO_INIT;

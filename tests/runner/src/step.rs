@@ -12,8 +12,8 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{bail, Context, Result};
 
-/// Prints progress with the time since `make` was started. Prints to standard error, since standard
-/// output is for results.
+/// Prints progress with the time since `make` was started. Prints to standard error, because
+/// standard output is for results.
 pub fn say(text: &str) {
     eprintln!("[{:4}s] {text}", since_make());
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Tests the message of `make install` on a kernel that is too old, since this is the most frequent
-//! first error.
+//! Tests the message of `make install` on a kernel that is too old, because this is the most
+//! frequent first error.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

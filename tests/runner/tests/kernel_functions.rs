@@ -111,8 +111,8 @@ fn each_wrapper_has_a_row() {
     assert_eq!(listed(&rows), wrappers());
 }
 
-/// Fails if nothing calls a name in `bindings.allow`. The pattern for `sysctl` is exempt, since it
-/// has names of several kernels.
+/// Fails if nothing calls a name in `bindings.allow`. The pattern for `sysctl` is exempt, because
+/// it has names of several kernels.
 #[test]
 fn each_allowed_function_is_called() {
     let called = called();

@@ -22,7 +22,7 @@ enum Event {
     Switch(End, u32, Packet),
     /// A host's card receives a packet.
     Host(End, Packet),
-    /// A host's card interrupts it to deliver the collected packets.
+    /// A host's card interrupts the host to deliver the collected packets.
     Interrupt(u32),
     Alarm(u32, Alarm),
     /// An end starts to connect.

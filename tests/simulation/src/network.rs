@@ -3,7 +3,7 @@
 //! Wires and switch ports: the time that frames take and wait.
 //!
 //! Wires and FIFO ports need no events, because a frame's departure time follows from the departure
-//! time of the previous frame. Times here are in picoseconds, since an acknowledgement takes 6.72
+//! time of the previous frame. Times here are in picoseconds, because an acknowledgement takes 6.72
 //! ns at 100 Gbit/s.
 
 use std::collections::VecDeque;
@@ -16,7 +16,8 @@ type Picos = u64;
 
 /// Ethernet's header, bytes.
 const ETHERNET: u32 = 14;
-/// The least bytes of a frame without its check sequence; shorter frames are padded.
+/// The length of the shortest frame, in bytes, without its check sequence. Less data is padded to
+/// this length.
 const LEAST_FRAME: u32 = 60;
 
 /// Returns the bytes that a frame with `payload` bytes of ESP payload takes in a buffer: headers,

@@ -153,7 +153,7 @@ fn plain(value: f64) -> String {
 pub struct Map {
     /// The title.
     pub title: String,
-    /// Column, row, value.
+    /// The cells, each with its column, its row and its value.
     pub cells: Vec<(usize, usize, f64)>,
 }
 

@@ -209,7 +209,7 @@ fn a_port_is_filled_by_the_announcements_and_not_by_the_turns() {
 #[test]
 fn a_port_too_small_for_the_announcements_drops_and_loses_nothing() {
     let mut fixed = gigabit(64);
-    // Fixed windows, since announcements are short if the receiver grants windows.
+    // Fixed windows, because announcements are short if the receiver grants windows.
     fixed.esp.burst_length_max = fixed.esp.burst_length;
     let summary = measure(fixed, 256 << 10, 1);
     assert!(summary.counts.drops > 0, "{summary:?}");

@@ -16,9 +16,9 @@ pub const JUMBO: &str = "jumbo-";
 pub struct Figure {
     /// The transport, by netgauge's name.
     pub transport: String,
-    /// The figure's name in the budgets, one of the names in [`super::series::SERIES`]. The prefix
-    /// `kernel-` or `softirq-` marks the share of the instructions that is executed in the kernel
-    /// or in softirqs.
+    /// The figure's name in the budgets, one of the names in [`super::series::SERIES`]. With the
+    /// prefix `kernel-` or `softirq-`, the figure counts only the instructions that are executed in
+    /// the kernel or in softirqs.
     pub name: String,
     /// Number of instructions; `None` if they could not be counted.
     pub count: Option<f64>,

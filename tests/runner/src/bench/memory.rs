@@ -111,7 +111,8 @@ const SECTIONS: &[Section] = &[
 ];
 
 impl Work {
-    /// Returns netgauge's options for the first run or the `long` second one.
+    /// Returns netgauge's options for the second run if `long` is true, otherwise for the first,
+    /// shorter run.
     fn arguments(self, long: bool) -> String {
         let run = usize::from(long);
         match self {

@@ -160,7 +160,7 @@ fn counted(guest: &mut Commands, wanted: &Wanted) -> Result<Vec<Figure>> {
         .iter()
         .filter(|series| wanted.needs(series))
         .collect();
-    // The first execution of code costs more, since it fills caches and touches pages.
+    // The first execution of code costs more, because it fills caches and touches pages.
     step::say("first runs, not counted");
     for series in chosen.iter().filter(|series| series.link == Link::Usual) {
         ask(guest, &series.first_arguments())?;
@@ -213,8 +213,8 @@ fn measure(guest: &mut Commands, series: &Series) -> Result<Vec<Figure>> {
     Ok(report.figures(series))
 }
 
-/// Returns the shares of a message and of a byte that are executed in the kernel, and in its
-/// softirqs.
+/// Returns how many of the instructions for a message, and of those for a byte, are executed in the
+/// kernel, and how many in the kernel's softirqs.
 fn in_kernel(guest: &mut Commands, figures: &[Figure]) -> Result<Vec<Figure>> {
     step::say("counting where the instructions are executed");
     let mut tracer = Tracer::new(guest)?;

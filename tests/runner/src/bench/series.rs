@@ -174,7 +174,7 @@ pub const SERIES: &[Series] = &[
 ];
 
 /// Half a round trip of one byte on each of 100 connections in turn. The scenarios' program
-/// measures it, since netgauge has only one connection.
+/// measures it, because netgauge has only one connection.
 pub const TURNS: &str = "turns-100";
 
 impl Series {

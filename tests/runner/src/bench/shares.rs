@@ -7,7 +7,7 @@
 //! Treydte (2007, 6.4) calls the work of softirqs hidden overhead and could not measure it. Two
 //! runs differ only in their number of messages or bytes, and the difference of their counts gives
 //! the shares, as for `make profile`. Only the shares come from this difference. The total comes
-//! from netgauge, since netgauge's median excludes the kernel's occasional other work.
+//! from netgauge, because netgauge's median excludes the kernel's occasional other work.
 
 use anyhow::{ensure, Result};
 
@@ -28,14 +28,15 @@ pub const MANY_AT_A_TIME: u64 = 8;
 /// Shares of all instructions, 0 to 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Shares {
-    /// Share executed in the kernel.
+    /// The share of the instructions that are executed in the kernel.
     pub kernel: f64,
-    /// Share executed in the kernel's softirqs.
+    /// The share of the instructions that are executed in the kernel's softirqs.
     pub softirq: f64,
 }
 
-/// Returns the shares of half a round trip and of a byte, each with the name of its figure. The
-/// number of bytes transferred is [`BYTES`] multiplied by `times`.
+/// Returns the shares of the instructions for half a round trip, and of the instructions for a
+/// byte, each with the name of its figure. The number of bytes transferred is [`BYTES`] multiplied
+/// by `times`.
 ///
 /// # Errors
 /// If the guest ends, or the transport fails.

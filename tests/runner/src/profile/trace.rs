@@ -109,7 +109,7 @@ impl Trace {
             if line == end {
                 return result.map(|()| counts);
             }
-            // After an error the rest of the log is still read, since QEMU would otherwise block.
+            // After an error the rest of the log is still read, because QEMU would otherwise block.
             if result.is_ok() {
                 result = self.take(&line, &mut counts, &mut last);
             }

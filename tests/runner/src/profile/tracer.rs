@@ -24,8 +24,8 @@ const END: &[u8] = b"(end)\n";
 const HANDLER: &str = "handle_softirqs";
 
 /// Waits for the objects of an ended process that the kernel frees after some ticks. Each run ends
-/// with this wait, so their release cancels out in the difference and does not fall into the next
-/// run.
+/// with this wait, so the release of these objects cancels out in the difference, and does not fall
+/// into the next run.
 const SETTLE: &str = "! usleep 300000";
 
 /// Counts the instructions that a guest executes.

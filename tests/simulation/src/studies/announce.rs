@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The effect of announcements on a port, since no receiver schedules announcements. The study
-//! shows drops and completion times over `initial_ack_burst_length`, the number of senders and the
-//! port's buffer.
+//! The effect of announcements, which no receiver schedules, on a port. The study shows drops and
+//! completion times over `initial_ack_burst_length`, the number of senders and the port's buffer.
 
 use std::io::{self, Write};
 use std::path::Path;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Requirements in a rack, case by case. A requirement is a share of the rate that is possible
-//! there, or a multiple of the ideal time.
+//! Requirements in a rack, case by case. A requirement is a share of the rate that is possible in
+//! the case, or a multiple of the ideal time.
 //!
 //! All cases have the default parameters. A card that coalesces interrupts delivers its packets one
 //! by one, all at the same time; the further savings of GRO are not simulated.
@@ -166,8 +166,8 @@ struct Shape {
     round_trip: Option<Nanos>,
     conditions: Conditions,
     pairs: Vec<(u32, u32)>,
-    /// Number of streams whose sum is measured, and number of links. Together the streams share the
-    /// rates of these links.
+    /// The number of streams whose rates are summed, and the number of links whose rates these
+    /// streams share.
     counted: (usize, f64),
     least: f64,
     /// The least value of Jain's index that the case requires.

@@ -39,7 +39,7 @@ pub struct Line {
     /// The largest delay by silence over all runs, nanoseconds. The delay is the time that the
     /// other senders take, minus `without` and minus the time of the silent senders' packets.
     pub delay: Nanos,
-    /// How often the ACK queue took the turn from a holder of the turn in the worst run.
+    /// How often the ACK queue took the turn from the sender that held it, in the worst run.
     pub overruns: u32,
     /// The number of drops, summed over the runs.
     pub drops: u64,

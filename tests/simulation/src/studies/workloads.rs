@@ -124,8 +124,8 @@ pub struct Line {
     pub senders: usize,
     /// Number of messages.
     pub messages: usize,
-    /// The load that the port reached: the bytes, with headers, that had arrived when the last
-    /// message was sent. As a share of the port's capacity.
+    /// The load that the port reached, as a share of the port's capacity: the bytes, with headers,
+    /// that had arrived when the last message was sent.
     pub load: f64,
     /// The slowdown of all messages.
     pub all: Slowdown,
