@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A call is kept beyond its return, although its descriptor may be gone then.
+//! A `Call` is kept after the system call has returned. By then its descriptor may be gone.
 
 use crate::net::family::Call;
 use crate::net::sock::Protocol;

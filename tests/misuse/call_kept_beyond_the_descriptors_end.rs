@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A call is used after its descriptor was closed.
+//! A `Call` is used after its descriptor was closed.
 
 use crate::net::family::{Call, Closing};
 use crate::net::sock::Protocol;

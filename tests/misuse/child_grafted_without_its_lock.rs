@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! An unlocked child is grafted, although it may be grafted to another descriptor at this moment.
+//! An unlocked child is grafted, although another task may be grafting it onto a different
+//! descriptor at the same time.
 
 use crate::net::family::NewDescriptor;
 use crate::net::sock::{Protocol, SockRef};

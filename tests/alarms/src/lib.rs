@@ -76,7 +76,7 @@ pub fn alarm(line: &str) -> Option<&str> {
     (has(ALARMS) && !has(HARMLESS)).then(|| line.trim())
 }
 
-/// A listener that hears a kernel's messages one after the other.
+/// A filter that finds the alarms among a kernel's messages, which it gets one after the other.
 #[derive(Debug, Default)]
 pub struct Ear {
     /// Whether the last message announced a failed allocation, so that the stack after it is no

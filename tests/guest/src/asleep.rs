@@ -198,8 +198,8 @@ fn own_number() -> i32 {
 }
 
 /// Logs an error before the threads are joined. Because of the error, a thread may sleep for ever,
-/// and the join then waits until the scenario's deadline. So the error would otherwise never be
-/// reported.
+/// and the join then waits until the scenario's deadline. If the error were not logged here, it
+/// would never be reported.
 fn explain<T>(inner: &Result<T>) {
     if let Err(error) = inner {
         note(&format!("beside a sleeping call: {error:#}"));

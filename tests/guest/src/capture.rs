@@ -81,7 +81,7 @@ fn stream(lab: &Lab) -> Result<()> {
     )
 }
 
-/// Plays a stream with checksums; one packet is sent alone.
+/// Plays a stream with checksums: first several packets, then a single one.
 fn summed_stream(lab: &Lab) -> Result<()> {
     let listener = lab.b.esp_listener(2808, 1)?;
     let client = lab.a.esp()?;

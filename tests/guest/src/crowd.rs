@@ -101,7 +101,7 @@ impl Protocol {
     }
 }
 
-/// A number of open connections and their listener.
+/// Open connections, and the listener that accepted them.
 #[derive(Debug)]
 pub struct Crowd {
     listener: Socket,
@@ -272,7 +272,8 @@ pub fn errno(error: &anyhow::Error) -> Option<i32> {
 }
 
 /// Closes a connection and returns the time until the client's port can be bound again; `None` if
-/// that takes longer than `limit`. Closes both ends if `both` is set, otherwise only the client's.
+/// that takes longer than `limit`. Closes both ends if `both` is set, and otherwise only the
+/// client's end.
 ///
 /// # Errors
 /// If a call fails.

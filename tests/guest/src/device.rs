@@ -156,7 +156,7 @@ pub fn failed<T: Debug>(result: io::Result<T>, errnos: &[i32], what: &str) -> Re
 /// Checks that `result` is the error of a device that is gone.
 ///
 /// # Errors
-/// If it does not.
+/// If it is not.
 pub fn gone<T: Debug>(result: io::Result<T>, what: &str) -> Result<()> {
     failed(result, &[libc::ENETDOWN, libc::ENODEV], what)
 }

@@ -106,7 +106,7 @@ pub struct EspHeader {
     pub length: u16,
     /// Sequence number of this packet.
     pub sequence: u16,
-    /// The next sequence number that the sender expects.
+    /// The sequence number that the sender of this packet expects next.
     pub acknowledgement: u16,
     /// Bits of [`flag`].
     pub flags: u8,
@@ -279,8 +279,8 @@ impl PacketSocket {
         same(&reply[14..22], edp(0, port, 2, &[2, 77]), "answered")
     }
 
-    /// Sends `to` a SYN for `port`, which no socket holds. Checks that no other ESP packet comes
-    /// before the reset in answer. This socket must have ESP's ethertype.
+    /// Sends `to` a SYN for `port`, to which no socket is bound. Checks that no other ESP packet
+    /// comes before the reset in answer. This socket must have ESP's ethertype.
     ///
     /// # Errors
     /// If another frame comes, or none.

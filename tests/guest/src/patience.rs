@@ -148,7 +148,7 @@ fn slowness() -> u32 {
     }
 }
 
-/// The number of pieces of work whose time [`measure`] takes. Each takes half a millisecond, so
+/// The number of pieces of work that [`measure`] times. Each piece takes half a millisecond, so
 /// together they span several time slices of the host's scheduler.
 const PIECES: usize = 24;
 

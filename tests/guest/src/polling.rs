@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Makes drivers poll (NAPI) without GRO, so that the core passes the protocol all packets of a
-//! poll as one list.
+//! Makes drivers poll (NAPI) without GRO, so that the core passes all packets of a poll to the
+//! protocol as one list.
 
 use std::os::fd::OwnedFd;
 

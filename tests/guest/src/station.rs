@@ -166,8 +166,8 @@ impl Station {
 
     /// Acknowledges all packets seen, so that the host may send the next window. Sends an echo
     /// request after the acknowledgement, and returns once the host has answered the request.
-    /// Otherwise the acknowledgement might be delayed on the way, and meet settings that changed
-    /// after it was sent.
+    /// Without the echo, a delayed acknowledgement might arrive only after the scenario has changed
+    /// the host's settings.
     ///
     /// # Errors
     /// If the host no longer answers.

@@ -22,7 +22,7 @@ pub enum Carries {
     /// Whole Ethernet frames, each behind ten bytes that describe its segmentation (`struct
     /// virtio_net_hdr`), like the frames of a virtual machine.
     SegmentedFrames,
-    /// Whole Ethernet frames, which are received by polling (NAPI), so that the core can join them
+    /// Whole Ethernet frames, which are received by polling (NAPI), so that the core can merge them
     /// (GRO).
     PolledFrames,
     /// Network-layer packets behind four bytes, of which the last two are the ethertype.

@@ -54,8 +54,8 @@ impl Ring {
     /// Starts an operation; `id` identifies its completions.
     ///
     /// # Safety
-    /// All memory that the operation points to must live until [`Ring::wait`] has returned its
-    /// completion.
+    /// All memory that the operation points to must live until [`Ring::wait`] has returned the
+    /// operation's completion.
     ///
     /// # Errors
     /// When it cannot be submitted.

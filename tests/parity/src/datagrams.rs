@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Behaviours of datagram sockets.
+//! Behaviours (tests that run over both UDP and EDP) of datagram sockets.
 
 mod amounts;
 mod calls;

@@ -7,8 +7,8 @@ use std::collections::BTreeSet;
 
 const DOCUMENT: &str = include_str!("../../../docs/sockets.md");
 
-/// Returns the rows of the table, without the reasons. The table has these columns: | `behaviour` |
-/// note | TCP or UDP | ESP or EDP | reason |
+/// Returns the rows of the table without their last column. The columns are the behaviour, the
+/// note, the note's value over TCP or UDP, its value over ESP or EDP, and the reason.
 fn rows() -> BTreeSet<[String; 4]> {
     DOCUMENT
         .lines()

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Compares ESP and EDP with the kernel's own TCP and UDP. Each behaviour is written once and runs
-//! over both protocols, and the program must see the same results.
+//! Compares ESP and EDP with the kernel's own TCP and UDP. Each behaviour (a test) is written once
+//! and runs over both protocols, and the program must see the same results.
 //!
-//! A behaviour notes the result of each call in its [`Trace`]: numbers, errnos, readiness, bytes.
-//! The harness compares the two traces note by note. A deliberate difference is declared with the
-//! behaviour, and `docs/sockets.md` gives its reason. The scenario fails if a difference is not
-//! declared, or if a declared difference does not occur.
+//! For each call, a behaviour adds a note to its [`Trace`]. A note has a label and the call's
+//! result: numbers, errnos, readiness or bytes. The harness compares the two traces note by note. A
+//! deliberate difference is declared with the behaviour, and `docs/sockets.md` gives its reason.
+//! The scenario fails if a difference is not declared, or if a declared difference does not occur.
 
 mod datagrams;
 mod epoll;
@@ -85,7 +85,7 @@ impl Difference {
     }
 }
 
-/// A behaviour that is compared.
+/// A behaviour: a test that runs over two protocols, and whose results are compared.
 #[derive(Clone, Copy, Debug)]
 pub struct Behaviour {
     name: &'static str,

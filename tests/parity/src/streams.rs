@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Behaviours of streams.
+//! Behaviours (tests that run over both TCP and ESP) of streams.
 
 mod accepting;
 mod amounts;

@@ -302,7 +302,7 @@ fn control_messages(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// A send of EZDP is completed by a report in the error queue.
+/// The kernel reports the completion of an EZDP send in the error queue.
 fn notice(lab: &Lab) -> Outcome {
     let mut room = Room::new()?;
     let a = (lab.a.namespace).within(|| Socket::new(AF_ENET, libc::SOCK_DGRAM, EPPROTO_EZDP))??;

@@ -176,7 +176,7 @@ fn all_blocked(calls: &[Blocking<'_>], meanwhile: impl FnOnce() -> Outcome) -> O
 
 /// Sockets of host `a`, whose device is removed.
 struct Doomed {
-    /// Streams: a reader, a writer, one that is polled and an idle one.
+    /// Four streams: one that is read, one that is written to, one that is polled, and an idle one.
     streams: [(Socket, Socket); 4],
     /// Two listeners. One accepts, and the other is polled.
     listeners: [Socket; 2],

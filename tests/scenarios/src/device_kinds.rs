@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Stacked devices as endpoints: VLANs, bonds, bridges, macvlans. None has an IP address.
+//! Stacked devices as endpoints: VLANs, bonds, bridges, macvlans. None of these devices has an IP
+//! address.
 
 use guest::bpf;
 use guest::device::await_carrier;
@@ -267,7 +268,7 @@ fn bridge() -> Outcome {
         Ok(())
     };
     all_work(&[&first, &second, &third, &within])?;
-    // A bridge whose address was set keeps it, even if a port's address is lower.
+    // A bridge whose address was set keeps this address, even if a port's address is lower.
     hub.ip("link add low0 address 00:00:00:00:01:01 type dummy\nlink set low0 master br0 up\n")?;
     ports_hear_nothing(&hub, &center, &ends[0])?;
     // A port is removed; the others still work. The second host's last stream leads to the removed

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! While sockets use them, devices move between namespaces, and namespaces end.
+//! Devices that move between namespaces, and namespaces that end, while sockets use them.
 
 use nix::sys::signal::{kill, Signal};
 
@@ -44,7 +44,7 @@ fn moved(lab: &Lab) -> Outcome {
     lab.b.edp()?.send_to(b"hello", 0, &there.to(&device, 890))?;
     await_events(&new, libc::POLLIN)?;
     has_events(&bound, libc::POLLERR, "the old socket")?;
-    // The peer got no packet about the end. When it sends, it gets a reset.
+    // No packet has told the peer that the stream ended. When the peer sends, it gets a reset.
     server.send_all(b"anyone?")?;
     let events = await_events(&server, libc::POLLIN)?;
     ensure!(events & libc::POLLERR != 0, "events {events:#x}");
@@ -66,8 +66,8 @@ fn moved(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// A namespace without other references exists while sockets are open in it. Its end removes its
-/// devices.
+/// Open sockets keep a namespace alive that has no other references. When the namespace ends, its
+/// devices are removed.
 fn sockets_live_on() -> Outcome {
     let Lab { a, b, .. } = Lab::new(Wiring::Direct)?;
     let listener = b.esp_listener(895, 4)?;

@@ -26,7 +26,7 @@ fn vxlan(lab: &Lab) -> Outcome {
     }
     let near = Device::ready(&lab.a.namespace, "vx0")?;
     let far = Device::ready(&lab.b.namespace, "vx0")?;
-    // The tunnel's MTU is smaller than the MTU of the device below.
+    // The tunnel's MTU is smaller than the MTU of `eth0`, through which the tunnel sends.
     near.carries_both_protocols_to(&far, 1450)
 }
 
@@ -107,7 +107,7 @@ fn aggregator(host: &Netns, port: &str) -> Result<Option<String>> {
         words.get(place + 1).map(|word| (*word).to_owned())
     };
     let partner = behind("ad_partner_oper_port_state").unwrap_or_default();
-    // Bits 4 and 5 say that both ends collect and distribute.
+    // Bits 4 and 5 of the partner's state are set once the partner collects and distributes frames.
     let state: u32 = partner.parse().unwrap_or(0);
     Ok(behind("ad_aggregator_id").filter(|_| state & 0x30 == 0x30))
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! EDP's port numbers. Which sockets may bind a port, and which socket gets its datagrams.
+//! EDP's port numbers: the sockets that may bind a port, and the socket that gets the port's
+//! datagrams.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
@@ -112,8 +113,9 @@ fn port_changes(lab: &Lab) -> Outcome {
     same(missed, 0, &format!("missed of {datagrams} datagrams"))
 }
 
-/// If the sender took the port between the two steps of the port's release, the port would be lost.
-/// The socket would stay in the table without a port, and send from port 0, the control port.
+/// A disconnect releases an autobound port in two steps. If a concurrent send took the port between
+/// these steps, the port would be lost. The socket would stay in the table without a port, and send
+/// from port 0, the control port.
 fn disconnected_while_sending(lab: &Lab) -> Outcome {
     let (there, unspecified) = (lab.a.to_nobody(1), [0; 16]);
     let calls = 200 / factor().min(4);

@@ -160,7 +160,7 @@ fn forgeries(lab: &Lab, nonce: [u8; 4]) -> [Vec<u8>; 6] {
 }
 
 fn false_answers(lab: &Lab) -> Outcome {
-    // The devices carry 9000 bytes; only the stranger takes less.
+    // The devices carry 9000 bytes; only the stranger accepts less.
     lab.set_mtu(9000)?;
     let wire = lab.b.packets(ETH_P_EDP)?;
     let socket = lab.a.edp_bound(701)?;
@@ -171,7 +171,7 @@ fn false_answers(lab: &Lab) -> Outcome {
     // Host `a` has sent no query yet.
     wire.send(&to_a(lab, &answer([0; 4], SMALL)))?;
     lab.a.await_counter("EdpInNoSocket", 1)?;
-    // A datagram that every host takes causes no query.
+    // A datagram of the length that every host accepts causes no query.
     socket.send(&[1; 1494], 0)?;
     same(lab.a.counter("EdpOutQueries")?, 0, "queries that left")?;
     socket.send(&[1; 5000], 0).context("the first large one")?;
@@ -214,7 +214,7 @@ fn silent_peer(lab: &Lab) -> Outcome {
         "more than the device carries",
     )?;
     let queries = lab.a.counter("EdpOutQueries")?;
-    // Another query may leave after 11 s, and a slow guest may take that long.
+    // A second query may leave after 11 s, and a slow guest may take that long.
     let most = 1 + start.elapsed().as_secs() / 11;
     ensure!(
         (1..=most).contains(&queries.into()),

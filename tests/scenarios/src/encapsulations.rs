@@ -21,11 +21,11 @@ enum Encapsulation {
     Label,
     /// MACsec encrypts the frames.
     ///
-    /// MACsec numbers frames before they reach the device below, and each processor sends to that
-    /// device by itself. A processor that sends for a timer may therefore transmit a lower number
-    /// after another processor's higher one. With the default replay window of 0 the receiver drops
-    /// late frames (`InPktsLate` of `ip -s macsec show`); a stream lost 7 of 777 packets that way.
-    /// So these scenarios set a window.
+    /// MACsec numbers frames before it passes them to `eth0`, and each processor sends to `eth0`
+    /// independently of the others. A processor that sends for a timer may therefore transmit a
+    /// lower number after another processor's higher one. With the default replay window of 0 the
+    /// receiver drops late frames (`InPktsLate` of `ip -s macsec show`); a stream lost 7 of 777
+    /// packets that way. So these scenarios set a window.
     Secured,
 }
 
@@ -62,8 +62,8 @@ enum Offloads {
     /// The device segments packets of tunnels, but not SCTP's packets. ESP's packets need the same
     /// feature as SCTP's.
     Common,
-    /// The device segments nothing: it takes no packets in several pieces, and computes no
-    /// checksums.
+    /// The device has no offloads. It segments nothing, computes no checksums, and accepts only
+    /// packets whose bytes are contiguous.
     None,
 }
 
@@ -290,7 +290,7 @@ fn labelled(lab: &Lab) -> Outcome {
     let wire = lab.b.packets(guest::frame::ETH_P_ALL)?;
     client.send_all(&[7; 10_000])?;
     let mut begin = ethernet(lab.b.mac, lab.a.mac, 0x8847, &[]);
-    // The label is the last one of its packet.
+    // The packet has one label. Its bottom-of-stack bit, the last bit of these bytes, is set.
     begin.extend_from_slice(&[0, 0, 0x51]);
     for number in 0..PACKETS {
         let frame = wire.wait_for(patience(), |frame| frame.len() > 1000)?;

@@ -291,7 +291,8 @@ fn runs(arguments: &[&str]) -> Result<(Option<i32>, String)> {
     Ok((output.status.code(), String::from_utf8(said)?))
 }
 
-/// A user without capabilities may not use BPF, and guests have no preload library.
+/// A user without capabilities may not use BPF, and guests have no preload library. So `enet run`
+/// has no way to map the program's sockets, and fails.
 fn no_way(lab: &Lab) -> Outcome {
     let run = || without_capabilities(|| runs(&["--", "true"]));
     let (code, said) = lab.a.namespace.within(run)???;

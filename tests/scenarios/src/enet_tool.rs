@@ -437,8 +437,8 @@ fn bad_device(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// One kernel serves both hosts, so a filter for both types of frame stands in for a missing
-/// module.
+/// One kernel serves both hosts, so a filter that drops both protocols' frames stands in for a
+/// missing module.
 fn no_module_there(lab: &Lab) -> Outcome {
     give_addresses(lab)?;
     prepare_filters(&lab.b)?;

@@ -17,7 +17,8 @@ scenarios! {
 const PORT: u16 = 570;
 const MAC: [u8; 6] = [2, 0, 0, 0, 0, 0x66];
 const BACKLOG: i32 = 4;
-/// Options of a SYN: the version, the largest payload, the window, and that the client takes skips.
+/// Options of a SYN: the version, the largest payload, the window, and the capability to take skips
+/// (packets that advance the expected sequence number).
 const OPTIONS: [u8; 17] = [1, 1, 1, 4, 2, 0x05, 0xd1, 5, 4, 0, 21, 0, 1, 10, 2, 0, 1];
 
 /// A client without the module, which writes its own frames.
@@ -97,8 +98,8 @@ impl<'a> Client<'a> {
     }
 }
 
-/// Sends more SYNs than the backlog holds from hosts that do not exist. After 50 ms sends as many
-/// again.
+/// Sends SYNs in the names of hosts that do not exist: more than the backlog holds, and as many
+/// again after 50 ms.
 fn flood(lab: &Lab) -> Outcome {
     let wire = lab.b.packets(ETH_P_ESP)?;
     for round in 0..2 {

@@ -73,8 +73,8 @@ fn terrible_wire(lab: &Lab) -> Outcome {
     result
 }
 
-/// Uses the kernel's netem, without corruption, because no frame check would discard the frames
-/// that netem damages.
+/// Uses the kernel's netem instead of the relay. It is not set to damage frames, because no frame
+/// check would discard them.
 fn netem(lab: &Lab) -> Outcome {
     lab.netem(&["limit", "10000", "loss", "5%", "duplicate", "1%"])?;
     let (client, server) = lab.esp_pair(403)?;

@@ -103,7 +103,9 @@ fn restarted(lab: &Lab) -> Outcome {
     client.send_all(b"last words")?;
     server.receive_exact(&mut [0; 10])?;
     let last = overheard(&wire, |header| header.length > 0)?;
-    // Wait until no packet is in flight that the restarted host would answer.
+    // Wait until the server's host has acknowledged every byte. Then no acknowledgement is in
+    // flight that could arrive after the restart, and that the restarted host would answer with a
+    // reset.
     eventually("every byte acknowledged", || {
         Ok(client.queued(libc::TIOCOUTQ)? == 0)
     })?;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
 //! Masks of ESP's checksums. Frames of an earlier wrap of the numbers, or of an earlier connection,
-//! are dropped. Packets keep their masks when they are joined, cut and forwarded.
+//! are dropped. Packets keep their masks when they are merged into runs, cut out of runs, and
+//! forwarded.
 
 use super::esp_cookies::await_cookies;
 use guest::address::ESP_SO_CHECKSUM;
@@ -108,7 +109,7 @@ fn earlier_connection(lab: &Lab) -> Outcome {
 }
 
 /// Sequence numbers wrap in three cases: runs (several packets in one buffer) leave whole, the
-/// sender's device cuts runs, or the receiver's device joins packets.
+/// sender's device cuts runs, or the receiver's device merges packets into runs.
 fn runs_across_wraps(lab: &Lab) -> Outcome {
     lab.set_mtu(SMALL_MTU)?;
     // Numbers wrap after 65,536 packets: twice here, or once on a slow kernel.
@@ -199,7 +200,7 @@ fn runs(ear: &PacketSocket) -> (u32, u32) {
     (runs, frames)
 }
 
-/// Makes a host at a bridge. The bridge's port joins the packets that arrive from the host.
+/// Makes a host at a bridge. The bridge's port merges the packets that arrive from the host (GRO).
 fn at_port(hub: &Netns, number: u8) -> Result<Host> {
     let (host, port) = (Netns::create()?, format!("p{number}"));
     let mac = [2, 0, 0, 0, 0, number];
@@ -212,8 +213,8 @@ fn at_port(hub: &Netns, number: u8) -> Result<Host> {
     Ok(host)
 }
 
-/// Single packets arrive at a bridge, which joins them to runs. The runs leave the bridge whole, or
-/// are cut again.
+/// Single packets arrive at a bridge, which merges them into runs. The runs leave the bridge whole,
+/// or are cut again.
 fn bridge() -> Outcome {
     let hub = Netns::create()?;
     hub.ip("link add br0 type bridge\nlink set br0 up\n")?;

@@ -14,8 +14,8 @@ scenarios! {
 const PORT: u16 = 720;
 
 /// The size of a server's send buffer, in bytes. It is large, so that a few connections hold much
-/// memory. Each connection whose peer does not read sends probes, and hundreds of them are too much
-/// for the debug kernel.
+/// memory. Each connection whose peer does not read sends probes, and hundreds of such connections
+/// are too much for the debug kernel.
 const SEND_BUFFER: i32 = 2 << 20;
 
 /// Returns the number of bytes that closed sockets may hold.

@@ -167,7 +167,8 @@ fn long_ones(lab: &Lab) -> Outcome {
         || send_all(&client, &records),
         || receive_all(&server, &records),
     )?;
-    // The listener announced a limit of 65,536 bytes, the least possible, or more.
+    // A record of 16 MiB exceeds the limit that the listener has announced. A record of 60,000
+    // bytes fits, because no limit may be lower than 65,536 bytes.
     refused(client.send(&vec![0; 16 << 20], 0), libc::EMSGSIZE, "16 MiB")?;
     send_all(&client, &records[..1])?;
     receive_all(&server, &records[..1])

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Runs are packets that share a buffer. A veth pair passes runs whole. For other devices, runs are
-//! cut into packets. Packets from a driver are joined to runs on arrival.
+//! Runs are packets that share a buffer. A veth pair passes runs whole. For other devices, the
+//! sender's host cuts runs into packets. GRO merges packets that arrive from a driver into runs.
 
 use guest::bpf;
 use guest::frame::ESP_HEADERS;
@@ -145,7 +145,7 @@ fn switched_off(lab: &Lab) -> Outcome {
     single(&frames)
 }
 
-/// Makes `from` send single packets, and the driver of `to` poll and join them.
+/// Makes `from` send single packets, and the driver of `to` poll for them and merge them (GRO).
 fn join(from: &Host, to: &Host) -> Outcome {
     send_single_packets(&from.namespace)?;
     // A veth device does no GRO for packets of a peer that segments TCP.

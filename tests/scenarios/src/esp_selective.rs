@@ -16,7 +16,7 @@ scenarios! {
     direct esp_hosts_with_and_without_selective_retransmission = mixed, within(180);
 }
 
-/// Options of a station with a window of 200 packets, which takes requests with named packets.
+/// Options of a station with a window of 200 packets, which accepts requests that name packets.
 const OPTIONS: [u8; 17] = [1, 1, 1, 4, 2, 0x05, 0xd1, 5, 4, 0, 200, 0, 1, 10, 2, 0, 3];
 
 /// The flags of a request that names packets.

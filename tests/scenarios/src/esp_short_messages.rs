@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
 //! Short messages. Some join a packet that waits for the window. Others are received into a partly
-//! unmapped buffer. The module copies up to 64 bytes by way of the stack.
+//! unmapped buffer. The module copies a message of at most 64 bytes by way of the stack.
 
 use guest::lab::ESP_MSS;
 use guest::prelude::*;

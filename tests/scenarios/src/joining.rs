@@ -32,7 +32,8 @@ const ROUNDS: u8 = 30;
 struct Ways {
     /// Lines for `ip` that make the devices `in0` and `in1`.
     lines: &'static str,
-    /// Wraps a frame for the first or the second device; `wire` is the address of the device below.
+    /// Wraps a frame for the first or the second device; `wire` is the Ethernet address of `tap0`,
+    /// the device under `in0` and `in1`.
     wrap: fn(frame: &[u8], second: bool, wire: [u8; 6]) -> Vec<u8>,
     /// The length of the encapsulation in a frame that leaves.
     behind: usize,
@@ -68,7 +69,7 @@ const TUNNELS: Ways = Ways {
 /// packet on its stream.
 struct Wire<'a> {
     tap: Tun,
-    /// The address of the device below.
+    /// The Ethernet address of `tap0`, the device under `in0` and `in1`.
     wire: [u8; 6],
     near: Device<'a>,
     ways: &'a Ways,
@@ -80,7 +81,7 @@ impl<'a> Wire<'a> {
     fn connect(lab: &'a Lab, ways: &'a Ways) -> Result<(Self, Socket)> {
         let namespace = &lab.a.namespace;
         let tap = Tun::create(namespace, "tap0", Carries::PolledFrames)?;
-        // GRO holds packets for 20 ms, so that others can join them.
+        // GRO holds each packet for 20 ms, so that it can merge later packets with it.
         namespace.within_sys(|sys| {
             let file = sys.join("class/net/tap0/gro_flush_timeout");
             fs::write(&file, "20000000\n").with_context(|| file.display().to_string())

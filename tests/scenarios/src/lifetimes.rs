@@ -96,8 +96,8 @@ fn option_waits(host: &Host, socket: &Socket) -> Outcome {
     )
 }
 
-/// A send call waits for the page with its bytes, and holds the socket's lock. The option waits for
-/// this lock.
+/// A send call waits for the page with its bytes, and holds the socket's lock. A `getsockopt` call
+/// waits for this lock.
 fn option_waits_for_send(lab: &Lab) -> Outcome {
     let (client, _server) = lab.esp_pair(701)?;
     let page = HeldPage::new(PAGE, 0)?;

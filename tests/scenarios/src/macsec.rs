@@ -70,7 +70,7 @@ fn hides(lab: &Lab) -> Outcome {
     forger.send_esp(lab.b.mac, lab.a.mac, syn)?;
     let datagram = guest::frame::edp(997, 997, 6, b"forged");
     forger.send(&ethernet(lab.b.mac, lab.a.mac, ETH_P_EDP, &datagram))?;
-    // The frames reach the device below, where no socket is bound.
+    // The plain frames reach `eth0`, the device under `sec0`. No socket is bound to `eth0`.
     lab.b.await_counter("EspInNoSocket", 1)?;
     lab.b.await_counter("EdpInNoSocket", 1)?;
     silent(&far_datagrams, "a forged datagram")?;

@@ -435,8 +435,8 @@ fn pacing(lab: &Lab) -> Outcome {
 fn held_back(host: &Host) -> Result<u64> {
     let show = ["-statistics", "qdisc", "show", "dev", DEVICE];
     let text = host.namespace.run("tc", &show)?;
-    // The number of flows that are throttled now has the same name as this counter, and comes
-    // before "highprio".
+    // The text has two numbers named "throttled". The one before "highprio" is the number of flows
+    // that are throttled at present, and the one after it is the counter.
     let (_, counters) = text.split_once("highprio").context(text.clone())?;
     let mut words = counters
         .split_whitespace()

@@ -347,7 +347,7 @@ fn zero_copy_receive(lab: &Lab) -> Outcome {
     known(lab)?;
     for (kind, port, result) in [
         (PLAIN, 860, 3),
-        // The error is not `ENOTCONN`.
+        // The socket is connected, so the error must not be `ENOTCONN`.
         (MAPPED, 861, -libc::EPROTONOSUPPORT),
     ] {
         let listener = listener(&lab.b, kind, port, 4)?;
@@ -384,8 +384,9 @@ fn take_late(socket: &Socket) -> Result<bool> {
     }
 }
 
-/// The companion, ESP's socket behind the mapped one, gets every setting of an option too: here
-/// that the discipline reports late packets (`SOF_TXTIME_REPORT_ERRORS`).
+/// An option that a program sets on a mapped socket is also set on the companion, ESP's socket
+/// behind the mapped one. Here the option asks for reports of late packets
+/// (`SOF_TXTIME_REPORT_ERRORS`).
 fn late(lab: &Lab) -> Outcome {
     if !has_etf()? {
         return Ok(());

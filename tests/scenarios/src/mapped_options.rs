@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Options of TCP and IP on mapped sockets. A connection of ESP answers some options, and falls
-//! back to TCP because of others. Also addresses of another family.
+//! Options of TCP and IP on mapped sockets. On a connection of ESP, some options are answered, and
+//! others make the socket fall back to TCP. Also tests addresses of another family.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -145,7 +145,8 @@ fn clients(lab: &Lab) -> Outcome {
     client.set_int_option(libc::IPPROTO_TCP, TCP_REPAIR, 1)?;
     client.connect_bytes(&internet([10, 0, 0, 2], 804))?;
     ensure!(!is_esp(&client), "TCP_REPAIR is not honoured");
-    // The server's kernel keeps the SYN's headers for the program, and ESP has none.
+    // `TCP_SAVE_SYN` keeps the TCP and IP headers of a SYN for the program. ESP's SYN has neither,
+    // so TCP connects.
     let client = stream(&lab.a, MAPPED.0, MAPPED.1)?;
     client.set_int_option(libc::IPPROTO_TCP, TCP_SAVE_SYN, 1)?;
     client.connect_bytes(&internet([10, 0, 0, 2], 804))?;
@@ -209,7 +210,7 @@ fn connections(lab: &Lab) -> Outcome {
     exchange(&client, &server)
 }
 
-/// A listener of `b`, a client of `a` that is connected to it, and the accepted socket.
+/// Connects a client of `a` to a listener of `b`. Returns the client and the accepted socket.
 fn pair(lab: &Lab, kind: (i32, i32), port: u16) -> Result<(Socket, Socket)> {
     let listener = listener(&lab.b, kind, port, 4)?;
     let client = dial(&lab.a, kind, port)?;
@@ -219,7 +220,8 @@ fn pair(lab: &Lab, kind: (i32, i32), port: u16) -> Result<(Socket, Socket)> {
     Ok((client, server))
 }
 
-/// The bytes that have arrived: a virtual device delivers within the sender's call.
+/// Returns how many bytes have arrived. A virtual device delivers them within the sender's call, so
+/// there is nothing to wait for.
 fn arrived(server: &Socket) -> std::result::Result<usize, Option<i32>> {
     code(server.receive(&mut [0; 4096], libc::MSG_DONTWAIT))
 }
@@ -312,7 +314,8 @@ fn unread(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// `IP_TOS` sets the priority of the socket, also of one that is connected. A VLAN's map shows it.
+/// `IP_TOS` sets the socket's priority, even after the socket has connected. The VLAN device maps
+/// the priority to the tag's, which the scenario sees on the wire.
 fn tos(lab: &Lab) -> Outcome {
     for (host, number) in [(&lab.a, 1), (&lab.b, 2)] {
         (host.namespace).ip(&format!(

@@ -174,7 +174,7 @@ fn polled(lab: &Lab) -> Outcome {
     const SIZES: &str = "-s 1,4K,300K -c 20 --warmup 2";
     let [a, b] = [&lab.a, &lab.b].map(|host| format!("{}/{DEVICE}", host.namespace.path()));
     between([&a, &b], &POLLED, SIZES)?;
-    // As `make bench` calls it.
+    // Run netgauge with the options of `make bench`.
     between([&b, &a], &POLLED, &format!("{SIZES} --no-timeouts"))?;
     // Two interfaces of one host.
     lab.a

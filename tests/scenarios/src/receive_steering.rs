@@ -12,8 +12,8 @@ scenarios! {
     direct esp_connections_stay_on_one_processor_without_steering = together;
 }
 
-/// The number of connections. With so many, the share of random hashes is five standard deviations
-/// away from each bound.
+/// The number of connections. With so many random hashes, each bound is five standard deviations
+/// away from the expected share.
 const CONNECTIONS: u16 = 256;
 const MESSAGES: usize = 5;
 

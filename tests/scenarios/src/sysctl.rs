@@ -448,7 +448,7 @@ fn across_unload() -> Outcome {
     for file in &files {
         ensure!(read_again(file)? == "21\n", "a fresh file");
     }
-    // An open file does not hold the module.
+    // An open file does not keep the module loaded.
     module::unload()?;
     for round in ["without the module", "with the module loaded anew"] {
         for file in &files {

@@ -57,7 +57,8 @@ fn after_shutdown(trace: &Trace, (a, b): Pair) -> Outcome {
     trace.poll("reading ended", &b)?;
     trace.receive("receive", &b, 10, 0);
     trace.receive("receive at once", &b, 10, libc::MSG_DONTWAIT);
-    // No event announces the datagram, since the socket was already readable.
+    // The socket is already readable, so no event announces the datagram. `deliver` waits until it
+    // is queued.
     deliver(&a, &b, b"late")?;
     trace.receive("what comes all the same", &b, 10, 0);
     trace.see("send", b.send(b"answer", libc::MSG_NOSIGNAL));
@@ -85,7 +86,8 @@ fn datagram_poll_after_sending_to_an_unused_port(side: &Side<'_>, trace: &Trace)
     let socket = side.bound(&side.lab.a, 25)?;
     socket.connect_bytes(&side.far(25))?;
     trace.see("send", socket.send(b"anybody?", 0));
-    // If the host sends an error message, it arrives before these replies.
+    // If host `b` reports the unused port with an error message, the message arrives before these
+    // replies.
     let (a, b) = side.datagrams(26)?;
     for _ in 0..3 {
         a.send(b"ping", 0)?;

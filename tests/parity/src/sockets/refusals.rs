@@ -32,7 +32,8 @@ behaviours! {
 fn stream_refuses_unknown_types_and_protocols(side: &Side<'_>, trace: &Trace) -> Outcome {
     let (family, _, _) = side.numbers();
     let (stream, datagram) = (libc::SOCK_STREAM, libc::SOCK_DGRAM);
-    // IP supports SOCK_SEQPACKET after a socket of SCTP was made, since that loads SCTP's module.
+    // IP supports SOCK_SEQPACKET only while SCTP's module is loaded. Making a socket of SCTP loads
+    // it.
     let sctp = Socket::new(libc::AF_INET, libc::SOCK_SEQPACKET, libc::IPPROTO_SCTP)?;
     drop(sctp);
     for (label, kind, protocol) in [

@@ -162,7 +162,8 @@ fn stream_poll_when_reading_was_shut_down(trace: &Trace, (client, server): Pair)
     trace.poll("the other end", &client)?;
     trace.receive("receive", &server, 100, 0);
     trace.see("the peer sends", client.send(b"data", 0));
-    // No event announces the data, since the socket was already readable.
+    // The socket is already readable, so no event announces the data. `arrived` waits until they
+    // are queued.
     moments::arrived(&server, 4)?;
     trace.poll("with data", &server)?;
     trace.receive("the data", &server, 100, 0);

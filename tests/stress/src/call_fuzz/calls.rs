@@ -494,8 +494,8 @@ impl Caller<'_> {
                 libc::SYS_ioctl,
                 [fd, request.unwrap_or(libc::FIONREAD), argument, 0, 0, 0],
             );
-            // SIOCGSKNS returns a descriptor of something else than a socket. This is useful for
-            // other calls.
+            // SIOCGSKNS returns a descriptor of a network namespace. It is kept, so that later
+            // calls also get a descriptor that is no socket.
             return if request == Some(0x894c) {
                 self.keep(got)
             } else {

@@ -59,7 +59,8 @@ pub struct Guess {
 pub struct Accepted(pub [u32; 2]);
 
 impl Accepted {
-    /// Returns the average number of packets with guessed numbers until one is accepted.
+    /// Returns how many packets an attacker sends, on average, until the host accepts one, if the
+    /// numbers in each packet are chosen at random.
     pub fn frames(self) -> f64 {
         let Self([sequence, acknowledgement]) = self;
         (f64::from(ALL_VALUES) / f64::from(sequence))
@@ -78,8 +79,8 @@ impl fmt::Display for Accepted {
     }
 }
 
-/// How many acknowledgement numbers there are from the oldest packet in flight to the number behind
-/// the last packet in flight, in the busy connection.
+/// How many acknowledgement numbers the host accepts in the busy connection: the number of each
+/// packet in flight, and the number that follows the last one.
 const IN_FLIGHT: u32 = WINDOW as u32 + 1;
 /// The number of plausible sequence numbers in an empty packet. They are up to twice the largest
 /// window before or behind the expected one, and there is one more for a probe.

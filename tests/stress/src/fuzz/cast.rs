@@ -46,8 +46,8 @@ pub struct Cast<'a> {
     pub received: u64,
 }
 
-/// Returns whether a call may fail with `errno`, given any frames that a neighbour may send. For
-/// instance, a record may be larger than allowed by the peer's SYN, which may be forged.
+/// Returns whether a call may fail with `errno`, if a neighbour may send any frames. For instance,
+/// a record may be larger than allowed by the peer's SYN, which may be forged.
 fn is_expected(call: &str, errno: i32) -> bool {
     let expected: &[i32] = match call {
         "connect" => &[libc::EINPROGRESS, libc::EADDRNOTAVAIL, libc::ECONNREFUSED],

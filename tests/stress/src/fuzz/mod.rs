@@ -272,15 +272,16 @@ impl<'a> Attack<'a> {
         Ok(())
     }
 
-    /// Derives a hostile frame from a frame that passed earlier; returns `false` if no frame has
-    /// passed.
+    /// Derives a hostile frame from a remembered valid frame; returns `false` if none is
+    /// remembered.
     fn invent(&mut self) -> bool {
         for tries in 0..8 {
             let Some(seen) = self.memory.any(&mut self.rng) else {
                 return false;
             };
-            // Most of the passed frames are datagrams, or belong to connections that have ended.
-            // Other frames are preferred, since most hostile frames would otherwise have no effect.
+            // Most of the remembered frames are datagrams, or belong to connections that have
+            // ended. Other frames are preferred, since most hostile frames would otherwise have no
+            // effect.
             let wanted = match self.memory.target(seen).0 {
                 State::Reset => false,
                 State::Datagrams => tries > 1,

@@ -40,7 +40,7 @@ pub enum Mutation {
     Bits,
     /// A changed payload.
     Payload,
-    /// A frame that passed earlier, unchanged.
+    /// An earlier valid frame, sent again unchanged.
     Replayed,
     /// The same frame several times.
     Repeated,
@@ -82,7 +82,8 @@ impl Mutation {
         Self::Foreign,
     ];
 
-    /// Returns a random kind except [`Self::Late`], which is applied to valid frames as they pass.
+    /// Returns a random kind except [`Self::Late`], which only the forwarding of valid frames
+    /// applies.
     pub fn any(rng: &mut Rng) -> Self {
         loop {
             let one = Self::ALL[rng.usize(..Self::ALL.len())];

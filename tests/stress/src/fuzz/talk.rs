@@ -23,9 +23,9 @@ pub enum State {
     Connecting,
     /// Both ends have sent a SYN.
     Transferring,
-    /// A FIN has passed.
+    /// One of the two ends has sent a FIN.
     Closing,
-    /// A RST has passed.
+    /// One of the two ends has sent a RST.
     Reset,
     /// A datagram socket.
     Datagrams,
@@ -62,7 +62,7 @@ struct Talk {
     reset: bool,
 }
 
-/// A valid frame that passed.
+/// A valid frame that one of the two hosts sent to the other.
 #[derive(Clone, Debug)]
 pub struct Seen {
     /// The whole frame, without the headers around it.
@@ -78,7 +78,7 @@ const MEMORY: usize = 4096;
 /// The number of connections that are remembered.
 const TALKS: usize = 16_384;
 
-/// The frames that passed recently.
+/// The most recent valid frames, and the state of each connection as its frames reveal it.
 #[derive(Debug, Default)]
 pub struct Memory {
     talks: HashMap<(Wrap, u16, u16), Talk>,
@@ -190,7 +190,7 @@ impl Memory {
         })
     }
 
-    /// Returns a random frame that passed, with a preference for recent ones.
+    /// Returns a random remembered frame, with a preference for recent ones.
     pub fn any(&self, rng: &mut Rng) -> Option<&Seen> {
         let count = self.seen.len();
         if count == 0 {

@@ -115,8 +115,8 @@ impl World {
 "
             ))?;
         }
-        // With TSO on bp, the veth driver would not join the packets that b receives. Without tag
-        // offload, tags stay in the frames.
+        // With TSO on bp, the veth driver would not merge the packets that b receives (GRO).
+        // Without tag offload, tags stay in the frames.
         let plain = ["-K", "bp", "tso", "off", "txvlan", "off"];
         wire.run("ethtool", &plain)?;
         let world = Self {

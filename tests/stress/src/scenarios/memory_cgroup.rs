@@ -139,8 +139,8 @@ const TRIALS: &[Trial] = &[
     Trial {
         what: "connections, both ends",
         count: 1500,
-        // The connection's entries in the tables of both hosts, and the accepted socket's data of
-        // security modules.
+        // The connection's entries in the tables of both hosts, and the data that security modules
+        // keep for the accepted socket.
         uncharged: 512,
         call: |lab, count| {
             let listener = lab.b.esp_listener(990, 16)?;

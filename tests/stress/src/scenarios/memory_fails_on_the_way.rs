@@ -103,7 +103,7 @@ fn large() -> Outcome {
 }
 
 /// The sender cuts a run of bytes into packets with a checksum each. The receiver validates each
-/// checksum before it joins packets.
+/// checksum before it merges packets (GRO).
 fn summed() -> Outcome {
     on_hosts(Within::Module, |lab, injection| {
         for host in [&lab.a, &lab.b] {
