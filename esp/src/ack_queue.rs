@@ -651,7 +651,7 @@ impl AckQueue {
     }
 
     /// Returns the next turn, if one is due. If the turn is due only because the time limit of the
-    /// current turns has passed, those turns expire when this one is given.
+    /// current turns has passed, the current turns expire when the next one is given.
     #[inline]
     pub fn next_turn(&mut self, now: Nanos) -> Option<NextTurn<'_>> {
         if !self.is_due(now) {

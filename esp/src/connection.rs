@@ -20,10 +20,9 @@
 //!   answered with RST. So once the peer's FIN has arrived and ours was sent, a RST is a clean end
 //!   in two cases. In the first case, only our FIN is unacknowledged. In the second case, the
 //!   sender of the RST no longer knows the connection ([`reset_for`](super::reset_for)), and may
-//!   have received everything before. It may have done so if we have retransmitted or probed since
-//!   our FIN was first sent. It may also have done so if the RST answers the FIN (which may have
-//!   been duplicated) and no earlier packet. A host without our data would have answered the data
-//!   instead.
+//!   have received everything before. This is possible if we have retransmitted or probed since our
+//!   FIN was first sent, or if the RST answers the FIN (which may have been duplicated) and no
+//!   earlier packet. A host without our data would have answered the data instead.
 //! * A packet whose acknowledgement number is out of bounds is dropped with its data. If such a
 //!   packet arrives instead of the answer to our SYN, it belongs to a connection that our side has
 //!   forgotten. As in TCP (RFC 9293, 3.10.7.3), it is then answered with RST.

@@ -28,7 +28,7 @@
 //!   later.
 //! * A sender's window is its own `burst_length`, which may be larger than ours. So the receiver
 //!   treats a packet as out of the window only if it is farther from the last advertised number
-//!   than any window reaches. Such a number could not be told from an earlier one.
+//!   than any window reaches. A number beyond that distance could not be told from an earlier one.
 //! * A request for a hole is withheld and waits for its turn like any acknowledgement, since the
 //!   request's acknowledgement number opens a window.
 //! * An empty packet carries the number of the next packet that takes one. If this reveals a new

@@ -81,7 +81,7 @@ impl Rtt {
 
     /// Returns the retransmission timeout, at least `least`, after the given number of tries. The
     /// minimum margin above the round trip is [`ACK_DELAY`], because a sample may be wrong by that
-    /// time. In RFC 6298 the minimum margin is the clock's granularity.
+    /// much. In RFC 6298 the minimum margin is the clock's granularity.
     #[inline]
     pub(super) fn timeout(&self, least: Nanos, tries: u8) -> Nanos {
         let base = match self.estimate {

@@ -172,11 +172,11 @@ impl Pace {
 
 /// Distinguishes a dead peer from a slow one.
 ///
-/// Retransmission cannot do this, since an end may wait for its peer and send nothing on its own. A
-/// sender with a full window does so, and so does a receiver between two packets. So the time of
-/// silence itself is measured, and the peer is probed after [`Pace::interval`]. The limit is a
-/// number of probes rather than a time, because after a suspend the first timers see a long
-/// silence. A peer that answers is alive, however long it keeps its window closed.
+/// Retransmission cannot do this, because an end may wait for its peer without sending anything,
+/// such as a sender with a full window, or a receiver between two packets. So the time of silence
+/// itself is measured, and the peer is probed after [`Pace::interval`]. The limit is a number of
+/// probes rather than a time, because after a suspend the first timers see a long silence. A peer
+/// that answers is alive, however long it keeps its window closed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Liveness {
     /// The time when the silence began.

@@ -11,7 +11,7 @@
 //! other acknowledgement numbers, because they may count skipped packets.
 //!
 //! A receiver that does not support skips may still acknowledge everything, if it has received
-//! everything. If it does not do so within [`FRAME_LIFE`], the connection ends.
+//! everything. If it has not acknowledged everything within [`FRAME_LIFE`], the connection ends.
 
 use super::super::config::Config;
 use super::super::rtt::Rtt;

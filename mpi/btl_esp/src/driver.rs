@@ -183,8 +183,9 @@ pub fn close_window(key: u64) {
     }
 }
 
-/// Sends and receives once. Returns the number of events, or 1 if there were none but bytes were
-/// received, since more may have arrived by then. Returns 0 if another thread is doing the same.
+/// Sends and receives once. Returns the number of events. If there were no events but bytes were
+/// received, returns 1, because more bytes may have arrived by then. Returns 0 if another thread is
+/// sending and receiving.
 pub fn progress() -> c_int {
     let (events, came) = {
         let Ok(mut engine) = ENGINE.try_lock() else {

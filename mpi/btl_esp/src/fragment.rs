@@ -260,8 +260,8 @@ impl Message {
         let owned = flags & MCA_BTL_DES_FLAGS_BTL_OWNERSHIP != 0;
         let descriptor = self.into_descriptor();
         if let Some(callback) = callback.filter(|_| flags & MCA_BTL_DES_SEND_ALWAYS_CALLBACK != 0) {
-            // SAFETY: Open MPI set the callback for this descriptor, and `module` and `endpoint`
-            // are those by which the message was sent.
+            // SAFETY: Open MPI set the callback for this descriptor, and the message was sent by
+            // `module` and `endpoint`.
             unsafe { callback(module, endpoint, descriptor, status) };
         }
         // SAFETY: with this flag Open MPI leaves the descriptor to this component, and the callback

@@ -14,8 +14,9 @@ use crate::transport::Interface;
 /// The assumed rate, in Mbit/s, of interfaces that report no rate.
 const UNKNOWN: u32 = 10_000;
 
-/// Returns the Ethernet interfaces that are up: the interfaces named in `include` or, if it is
-/// empty, all but those named in `exclude`. Both are lists separated by commas.
+/// Returns the Ethernet interfaces that are up: the interfaces named in `include` or, if `include`
+/// is empty, all interfaces except the ones named in `exclude`. Both arguments are comma-separated
+/// lists.
 ///
 /// # Errors
 ///

@@ -22,7 +22,7 @@ pub trait Payload {
 pub enum State {
     /// The link is not connected. The first message connects the link.
     Idle,
-    /// `connect` is in progress since this time.
+    /// `connect` has been in progress since this time.
     Connecting(Stream, Instant),
     /// The hello was sent. The bytes are the part of the answer that has arrived.
     Greeting(Stream, Vec<u8>),

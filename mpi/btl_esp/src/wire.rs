@@ -192,7 +192,7 @@ impl Hello {
     ///
     /// # Errors
     ///
-    /// [`Foreign`] for anything else.
+    /// [`Foreign`] if the bytes are not a hello of this version.
     pub fn decode(bytes: &[u8; HELLO]) -> Result<Self, Foreign> {
         let [m0, m1, m2, version, j0, j1, j2, j3, r0, r1, r2, r3, i0, i1, 0, 0] = *bytes else {
             return Err(Foreign);
@@ -231,7 +231,7 @@ impl Answer {
     ///
     /// # Errors
     ///
-    /// [`Foreign`] for anything else.
+    /// [`Foreign`] if the bytes are not an answer.
     pub fn decode(bytes: &[u8; ANSWER]) -> Result<Self, Foreign> {
         match bytes {
             [m0, m1, m2, 1] if [*m0, *m1, *m2] == MAGIC => Ok(Self::Accepted),

@@ -115,7 +115,7 @@ pub struct World {
     dead: Option<u8>,
     /// The time at which the hosts other than the dead one had done everything.
     survived: Option<Nanos>,
-    /// Whether the parameters have not changed yet.
+    /// Whether the parameters are still to change.
     to_change: bool,
 }
 
@@ -218,7 +218,7 @@ impl World {
         self.finished || self.fault.is_some()
     }
 
-    /// Returns the possible fates of the first sent packet.
+    /// Returns the possible fates of the first packet in `sent`.
     pub fn fates(&self) -> impl Iterator<Item = Fate> {
         let budget = self.budget;
         let mortal = self
@@ -239,8 +239,8 @@ impl World {
             .map(|(fate, _)| fate)
     }
 
-    /// Decides the fate of the first sent packet. Continues to the next packet with an open fate,
-    /// or to the end if no event is left.
+    /// Decides the fate of the first packet in `sent`. Then runs the world until the next packet is
+    /// sent, or to the end if no event is left.
     pub fn step(&mut self, case: &Case, fate: Fate, log: &mut Log) -> Sights {
         self.budget.spend(fate);
         self.calm &= fate == Fate::Pass;

@@ -221,7 +221,7 @@ fn a_window_that_is_not_told() {
 
 #[test]
 fn a_connection_that_fails() {
-    // A SYN|ACK is sent five times.
+    // A SYN|ACK is sent at most five times, so the connection fails once five packets are lost.
     let mut hopeless = case(None, &[]);
     hopeless.programs = vec![[Program::SILENT, Program::SILENT]];
     hopeless.open = false;

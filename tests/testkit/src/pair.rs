@@ -466,8 +466,7 @@ impl Pair {
         self.sent_by(from, Sent::is_data)
     }
 
-    /// Returns the headers of the packets from side `from` in the log, if `which` accepts the
-    /// packet.
+    /// Returns the headers of the packets in the log that side `from` sent and `which` accepts.
     pub fn sent_by(&self, from: usize, which: impl Fn(&Sent) -> bool) -> Vec<Header> {
         self.log
             .iter()
@@ -498,8 +497,8 @@ impl Host for Pair {
         (&mut side.device, &mut side.socket)
     }
 
-    /// Arms the timer. Also checks `earliest_new_deadline`. A caller may skip calls of `deadline`
-    /// where that function allows it, and must then miss no expiry.
+    /// Arms the timer. Also checks `earliest_new_deadline`: a caller that skips a call of
+    /// `deadline`, because that function allows it, must miss no expiry.
     fn arm(&mut self, id: usize) {
         let now = self.now;
         let side = &mut self.sides[id];

@@ -42,8 +42,8 @@ impl<P: Payload> Packet<P> {
         }
     }
 
-    /// Returns the requested packets. A request names them, or else requests the first missing
-    /// packet.
+    /// Returns the requested packets: the packets that the request names or, if it names none, the
+    /// first missing packet.
     pub fn requested(&self) -> impl Iterator<Item = Seq> + '_ {
         let names = self.header.names_missing();
         (0..8 * MISSING_MOST as u16)
@@ -150,7 +150,7 @@ pub struct Socket<P> {
     kept: VecDeque<Packet<P>>,
     /// For each whole record in the receive queue, the number of its packets.
     whole: VecDeque<usize>,
-    /// Number of packets that have arrived of the incomplete record behind the records of `whole`.
+    /// Number of arrived packets of the incomplete record, which follows the records of `whole`.
     begun: usize,
     /// Whether the handshake is complete.
     pub established: bool,
@@ -443,8 +443,8 @@ impl<P: Payload> Socket<P> {
         self.conn().set_kept(cost);
     }
 
-    /// Returns the payloads that were delivered because of the last packet, in order. These are its
-    /// own payload, and the payloads of the packets kept behind it.
+    /// Returns the payloads that were delivered because of the last packet, in order. These are the
+    /// packet's own payload, and the payloads of the packets kept behind it.
     pub fn take_delivered(&mut self) -> Vec<P> {
         std::mem::take(&mut self.delivered)
     }

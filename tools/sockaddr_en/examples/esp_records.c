@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Questions and answers as records: each receive returns one send, so neither side counts bytes.
+ * Questions and answers as records: each receive returns the bytes of one send, so neither side
+ * counts bytes.
  *
  *   esp_records serve *:2805
  *   esp_records ask 02:00:00:00:00:01%eth0:2805 QUESTION...

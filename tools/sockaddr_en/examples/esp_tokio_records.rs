@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! A server that echoes records, and its client, with tokio: each receive returns one send, so
-//! neither side counts bytes.
+//! A server that echoes records, and its client, with tokio: each receive returns the bytes of one
+//! send, so neither side counts bytes.
 //!
 //! ```sh
 //! esp_tokio_records serve '*%eth0:2805'

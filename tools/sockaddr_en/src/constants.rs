@@ -8,8 +8,9 @@ pub const AF_ENET: u16 = 28;
 /// Protocol family, the same number as [`AF_ENET`].
 pub const PF_ENET: u16 = AF_ENET;
 
-/// Level of `getsockopt` and `setsockopt` for EDP and ESP: "EP" in ASCII. The module also accepts
-/// 285, the number of the first header, which Linux has since given to another protocol.
+/// Level of `getsockopt` and `setsockopt` for EDP and ESP: "EP" in ASCII. The module also
+/// accepts 285, the number in the first version of the header, which Linux has since given to
+/// another protocol.
 pub const SOL_EP: i32 = 0x4550;
 /// Control message of level [`SOL_EP`] that `MSG_ERRQUEUE` returns: a `struct sock_extended_err`.
 pub const EP_RECVERR: i32 = 3;
@@ -22,7 +23,7 @@ pub const EPPROTO_EZDP: i32 = 1;
 pub const EPPROTO_ESP: i32 = 0;
 
 /// Protocol of a `SOCK_STREAM` socket of `AF_INET` or `AF_INET6` that the module serves. All calls
-/// act as TCP's.
+/// act like those of TCP.
 pub const IPPROTO_ENET: i32 = 259;
 
 /// Interface number that stands for every interface in `bind`.

@@ -38,7 +38,7 @@ impl EdpProtocol {
 pub struct Received {
     /// Number of bytes stored in the buffer.
     pub length: usize,
-    /// Number of bytes of the datagram that was sent.
+    /// Number of bytes of the whole datagram, as it was sent.
     pub whole: usize,
     /// The sender's address.
     pub sender: Address,
@@ -179,8 +179,8 @@ impl EdpSocket {
     }
 
     /// Returns the largest datagram in bytes: the MTU of the bound interface less EDP's header,
-    /// less the checksum if there is one. The largest datagram is smaller if the kernel knows that
-    /// the peer accepts less.
+    /// less the checksum if there is one. Returns less if the kernel knows that the peer accepts
+    /// less.
     ///
     /// # Errors
     ///

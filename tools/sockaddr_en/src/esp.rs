@@ -101,8 +101,8 @@ impl EspStream {
     }
 
     /// Sets whether sends with `MSG_ZEROCOPY` avoid the copy: the device reads the user's pages
-    /// until the peer has acknowledged them. As for TCP with `SO_ZEROCOPY`, the error queue reports
-    /// when the pages are free again.
+    /// until the peer has acknowledged them. The error queue reports when the pages are free again,
+    /// as in TCP with `SO_ZEROCOPY`.
     ///
     /// # Errors
     ///

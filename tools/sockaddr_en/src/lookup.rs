@@ -104,10 +104,10 @@ impl From<LookupError> for io::Error {
 /// Returns the address of port `port` of `host`: a name, an IP address, or an Ethernet address with
 /// its interface. A `%` may precede the interface to send through, as in `10.0.0.2%eth0`.
 ///
-/// The kernel's neighbour table has the entry of a host that it exchanged packets with lately. For
-/// any other host the kernel sends ARP requests or neighbour solicitations. The call then blocks
-/// for up to three seconds if no host answers. Asynchronous programs call this function where
-/// blocking is allowed.
+/// The kernel's neighbour table has an entry for each host with which the kernel has exchanged
+/// packets lately. For any other host the kernel sends ARP requests or neighbour solicitations. The
+/// call then blocks for up to three seconds if no host answers. Asynchronous programs call this
+/// function where blocking is allowed.
 ///
 /// ```no_run
 /// use sockaddr_en::{lookup, EspStream};

@@ -82,8 +82,7 @@ pub fn lock(file: File) -> Result<Flock<File>> {
         .with_context(|| format!("locking {FILE}"))
 }
 
-/// Returns whether a switch is left of an ended process. The process should have removed this
-/// switch.
+/// Returns whether a process has ended without removing the temporary switch that it made.
 ///
 /// # Errors
 /// If the state file cannot be read.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! A switch that is removed with the process that made it.
+//! A switch that is removed when the process that made it ends.
 
 use std::fs::File;
 

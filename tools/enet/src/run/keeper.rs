@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
 //! The keeper, a process that keeps a command's sockets mapped. The command itself runs in the
-//! process of `enet run`, so the number, signals, exit status and terminal of that process are the
-//! command's. Processes that the command leaves behind stay mapped as long as they run.
+//! process of `enet run`, so the command has that process's number, signals, exit status and
+//! terminal. Processes that the command leaves behind stay mapped as long as they run.
 
 #![allow(unsafe_code)]
 

@@ -101,7 +101,7 @@ impl RunArgs {
         Ok(ExitCode::from(code))
     }
 
-    /// Arranges that the sockets of this process are mapped. The process becomes the command.
+    /// Arranges that the sockets of this process are mapped. This process will execute the command.
     fn map(&self, command: &mut Command, module: OwnedFd) -> Result<()> {
         // Rules apply to control groups, so with rules a group is needed even if the library maps
         // the sockets.

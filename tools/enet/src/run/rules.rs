@@ -91,7 +91,8 @@ impl Rules {
     fn lines(&self, group: u64) -> impl Iterator<Item = String> + '_ {
         let allow = self.allow.iter().map(|peers| ("allow", peers));
         let deny = self.deny.iter().map(|peers| ("deny", peers));
-        // Deny rules come first because sockets may connect between two lines.
+        // Deny rules come first because sockets may connect between two lines: an allow rule must
+        // not take effect before the deny rules that restrict it.
         deny.chain(allow)
             .map(move |(word, peers)| format!("{word} {peers} {group}\n"))
     }
