@@ -198,8 +198,8 @@ impl PacketSocket {
         Ok(socket)
     }
 
-    /// Opens a socket. If `ethertype` is [`ETH_P_ALL`], the socket also sees the frames that leave
-    /// by the device.
+    /// Opens a socket like [`open`](Self::open). If `ethertype` is [`ETH_P_ALL`], the socket also
+    /// sees the frames that leave by the device.
     ///
     /// # Errors
     /// When the kernel refuses it.

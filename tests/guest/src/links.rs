@@ -32,8 +32,8 @@ pub const LOOPBACK: u32 = 1;
 /// Flags of a request that creates an object.
 const NEW: u16 = NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL;
 
-/// One end of a veth pair: the device's name and its Ethernet address. For `None`, the kernel
-/// chooses a random address.
+/// One end of a veth pair: the device's name and its Ethernet address. If the address is `None`,
+/// the kernel chooses a random one.
 pub type End<'a> = (&'a str, Option<[u8; 6]>);
 
 impl Netns {

@@ -87,10 +87,10 @@ pub fn enable_bearer(host: &Host) -> Outcome {
     Ok(())
 }
 
-/// Joins both hosts of a lab by TIPC.
+/// Makes the two hosts of a lab TIPC neighbours.
 ///
 /// # Errors
-/// If they do not join.
+/// If the link between them does not come up.
 pub fn join_by_tipc(lab: &Lab) -> Outcome {
     finish(Command::new("modprobe").arg("tipc"), "")?;
     for host in [&lab.a, &lab.b] {

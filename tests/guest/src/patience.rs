@@ -118,8 +118,8 @@ const ALONE: u32 = 100;
 /// The upper bound of [`slowness`]. Because of the bound, a hanging guest reaches its deadline.
 const SLOWEST: u32 = 20 * ALONE;
 
-/// Whether the clock counts instructions. Then nothing else takes time from the guest, and a
-/// measurement would only add instructions.
+/// Whether the clock counts instructions. If it does, nothing else takes time from the guest, so a
+/// measurement of the slowness would only add instructions.
 static COUNTED: AtomicBool = AtomicBool::new(false);
 
 /// Sets whether the guest's clock counts instructions.

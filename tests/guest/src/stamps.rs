@@ -30,7 +30,7 @@ pub const OPT_CMSG: u32 = 1 << 10;
 pub const OPT_TSONLY: u32 = 1 << 11;
 /// `SOF_TIMESTAMPING_OPT_STATS`: reports have the connection's statistics.
 pub const OPT_STATS: u32 = 1 << 12;
-/// `SOF_TIMESTAMPING_OPT_ID_TCP`: numbers count from the first byte not sent yet.
+/// `SOF_TIMESTAMPING_OPT_ID_TCP`: numbers count from the first byte that is not sent yet.
 pub const OPT_ID_TCP: u32 = 1 << 16;
 
 /// `SO_EE_ORIGIN_TIMESTAMPING`.

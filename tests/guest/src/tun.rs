@@ -49,7 +49,7 @@ impl Tun {
         let loaded = finish(Command::new("modprobe").arg("tun"), "");
         let path = "/dev/net/tun";
         // The device belongs to the namespace in which the file was opened. If writes to the file
-        // may block, the driver copies the bytes to memory that GRO cannot join.
+        // may block, the driver copies the bytes to memory that GRO cannot merge.
         let flags = match carries {
             Carries::PolledFrames => libc::O_NONBLOCK,
             _ => 0,

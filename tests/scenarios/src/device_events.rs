@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The kernel's notifications about devices: notifications that are repeated, and the cost of each.
+//! The kernel's notifications about devices: repeated notifications, and the cost of a
+//! notification.
 
 use std::mem::zeroed;
 

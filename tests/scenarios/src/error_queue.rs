@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The error queue. A queueing discipline reports there each packet that it did not send in time.
+//! The error queue, in which a queueing discipline reports each packet that it did not send in
+//! time.
 
 use guest::control::{receive_with_control, Control};
 use guest::harness::tell;
@@ -138,7 +139,8 @@ fn reports(lab: &Lab) -> Outcome {
     receives(&a, b"room")
 }
 
-/// On a device with several queues a stream's packets keep their socket, which the reports go to.
+/// On a device with several queues, a stream's packets keep the reference to their socket. So
+/// reports about them reach the socket.
 fn stream(lab: &Lab) -> Outcome {
     if !has_etf()? {
         return Ok(());

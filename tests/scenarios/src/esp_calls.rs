@@ -18,8 +18,8 @@ scenarios! {
     direct esp_low_water_beyond_the_window_is_no_deadlock = low_water;
 }
 
-/// The socket is non-blocking and has a small buffer. The bytes that a send call accepted arrive,
-/// and no others.
+/// The socket is non-blocking and has a small buffer. Exactly the bytes that the send calls
+/// accepted arrive.
 fn nonblocking_sender(lab: &Lab) -> Outcome {
     let (client, server) = lab.esp_pair(603)?;
     client.set_so(libc::SO_SNDBUF, 4608)?;
@@ -53,7 +53,7 @@ fn nonblocking_sender(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// Programs built with the header of 2006 use another option level.
+/// Programs built with the header of Reinhardt 2006 use a different option level.
 fn first_level(lab: &Lab) -> Outcome {
     let (client, _server) = lab.esp_pair(613)?;
     let (datagrams, _other) = lab.edp_pair(613)?;

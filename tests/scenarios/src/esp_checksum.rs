@@ -262,8 +262,9 @@ fn behind_a_cookie(lab: &Lab) -> Outcome {
     transfer_both_ways(&ends[0], &ends[1], LOAD)
 }
 
-/// The peer does not accept skips, so the client could not retransmit its full packets in
-/// smaller ones with checksums. So the client drops the first packet with a checksum.
+/// The peer does not accept skips (packets that advance the expected sequence number). Without
+/// skips the client could not replace its full packets by smaller ones with checksums. So the
+/// client drops the first packet with a checksum.
 fn too_late(lab: &Lab) -> Outcome {
     let (mut station, client) = Station::connect(lab, 894)?;
     client.send_all(&[7; 3 * (PAYLOAD as usize + 4)])?;

@@ -274,7 +274,7 @@ fn lost_end(lab: &Lab) -> Outcome {
 }
 
 /// A listener that sends cookies keeps no options. So it drops a SYN unless the SYN's options have
-/// a version, a window of at most 256 packets, and skips.
+/// a version, a window of at most 256 packets, and the capability to take skips.
 fn untold(lab: &Lab) -> Outcome {
     let _listener = lab.a.esp_listener(PORT, BACKLOG)?;
     flood(lab)?;

@@ -53,7 +53,8 @@ fn many(client: &Socket, server: &Socket) -> Outcome {
     same(report(client, Duration::ZERO)?, None, "another report")
 }
 
-/// A device that takes packets one by one gets the stamp with the right packet.
+/// Runs are cut for a device that accepts only single packets, and each stamp stays with the right
+/// packet.
 fn cut(lab: &Lab) -> Outcome {
     lab.calm()?;
     send_single_packets(&lab.a.namespace)?;
@@ -160,8 +161,8 @@ fn smaller_mtu(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// Unread reports occupy the receive buffer, and no more than its size. Once they are read, the
-/// stream continues.
+/// Unread reports are charged to the receive buffer, and never exceed its size. Once they are read,
+/// the stream continues.
 fn untaken(lab: &Lab) -> Outcome {
     lab.calm()?;
     let (client, server) = lab.esp_pair(215)?;

@@ -135,8 +135,8 @@ fn vanished(lab: &Lab) -> Outcome {
         let started = [
             scope.spawn(|| send_in_vain("send to a reader", &readers_peer, message)),
             scope.spawn(|| receive_in_vain("recv amid a message", &reader)),
-            // A reader that does not read withholds its ACKs; the sender that waits for them must
-            // time out all the same.
+            // The receiving program does not read, so its host withholds acknowledgements even
+            // before the cut. After the cut the sender must time out all the same.
             scope.spawn(|| send_in_vain("send to a full buffer", &congesting, message)),
         ];
         eventually("full buffers", || {

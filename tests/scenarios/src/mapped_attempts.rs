@@ -47,9 +47,9 @@ fn attempt(lab: &Lab, port: u16) -> Result<Socket> {
     Ok(client)
 }
 
-/// Host b has one user's mapped server, and another user's ESP socket that connects from the
-/// server's port to a client's port. The SYN of the ESP socket must not open a connection with a
-/// client's SYN that crosses it.
+/// On host b, one user has a mapped server. Another user's ESP socket connects from the server's
+/// port to the client's port, so that its SYN and the client's SYN cross. The two SYNs must not
+/// open a connection between the client and the ESP socket.
 fn another_users_socket(lab: &Lab) -> Outcome {
     known(lab)?;
     let server = listener(&lab.b, MAPPED, 5970, 4)?;

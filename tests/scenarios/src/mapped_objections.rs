@@ -278,11 +278,11 @@ fn names_by_program(lab: &Lab) -> Outcome {
         let program = bpf::look_at_names(&place, which).context("the program")?;
         let plain = listener(&lab.b, MAPPED, port, 4)?;
         let looked_at = group.within(|| listener(&lab.b, MAPPED, port + 1, 4))?;
-        // A client in the group, whose listener is outside.
+        // The client is in the group, and the listener is outside of it.
         let [client, server] = group.within(|| carried(lab, &plain, port, false))?;
         ensure!(client.peer_name()? == internet(FAR, port));
         drop((client, server));
-        // A listener in the group.
+        // The listener is in the group.
         carried(lab, &looked_at, port + 1, false)?;
         drop(program);
         group.within(|| carried(lab, &plain, port, true))?;

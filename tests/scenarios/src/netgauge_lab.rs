@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
 //! netgauge with many participants: it builds labs, measures in them, and removes them however the
-//! run ends; and it reaches hosts by a substitute for ssh.
+//! run ends. Also tests how it reaches hosts by ssh, with another program in the place of ssh.
 
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;

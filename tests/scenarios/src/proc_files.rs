@@ -210,8 +210,8 @@ fn user_ids() -> Outcome {
 }
 
 fn contained() -> Outcome {
-    // The files are opened with the host's credentials, which decide the shown users as long as the
-    // files stay open.
+    // The files are opened with the host's credentials. As long as a file is open, these
+    // credentials decide which user numbers the file shows.
     unshare(CloneFlags::CLONE_NEWNET).context("a namespace")?;
     let mut hosts = [
         File::open("/proc/self/net/edp")?,

@@ -45,7 +45,8 @@ fn beside(host: &Host, socket: &Socket) -> Result<[(&'static str, u64, u64); 4]>
 
 fn losses(lab: &Lab) -> Outcome {
     let load = Load::of(4 << 20, 1 << 16, 86);
-    // A run of packets is lost as a whole.
+    // `Lab::netem` also makes the hosts send single packets, because a run of packets would be
+    // lost as a whole.
     lab.netem(&["loss", "10%"])?;
     let (client, server) = lab.esp_pair(PORT)?;
     transfer(&client, &server, load)?;

@@ -192,8 +192,9 @@ fn unmapped(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// The stream stays in order while the program changes its bytes, also with checksums. No checksum
-/// may stay wrong for ever.
+/// The program changes the bytes of a send whose packets were lost. All bytes must arrive in the
+/// end, with and without checksums. So no packet may keep a wrong checksum for ever, because the
+/// receiver would never accept it.
 fn changing(lab: &Lab) -> Outcome {
     for checksum in [0, 1] {
         let port = 905 + checksum as u16;

@@ -110,7 +110,7 @@ fn stream_signal_for_room(side: &Side<'_>, trace: &Trace) -> Outcome {
 
 fn stream_signal_omitted_for_a_sleeping_reader(side: &Side<'_>, trace: &Trace) -> Outcome {
     // The softirq wakes the reader before it checks whether the reader sleeps. On another processor
-    // the reader could already be awake at the time of the check.
+    // the reader could already be awake at the time of the check. So both run on one processor.
     processor::stay()?;
     let (client, server) = side.stream(138)?;
     let driven = Driven::new(&server)?;

@@ -66,7 +66,7 @@ pub struct Common {
 pub struct Caller<'a> {
     /// The state shared with other threads.
     pub common: &'a Common,
-    /// Makes all decisions.
+    /// The random generator, which makes all decisions.
     pub rng: Rng,
 }
 
@@ -279,8 +279,8 @@ impl Caller<'_> {
 
     /// Makes and counts one call.
     pub fn call(&mut self) {
-        // These two kinds are favoured, because without sockets no call succeeds, and without
-        // listeners there are no connections.
+        // `socket` and `accept` are called more often than the others, because without sockets no
+        // call succeeds, and without `accept` no connection has a server.
         let kind = match self.rng.u8(..32) {
             0 => Kind::Socket,
             1 => Kind::Accept,

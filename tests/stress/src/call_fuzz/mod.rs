@@ -60,7 +60,8 @@ impl Report {
         match module::try_unload() {
             Ok(()) => {
                 self.unloads.1 += 1;
-                // Calls also load the module, by its alias.
+                // The `socket` call of a worker may already have loaded the module again, by its
+                // alias.
                 module::ensure_loaded()
             }
             Err(error) => match error.raw_os_error() {

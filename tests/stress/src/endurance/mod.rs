@@ -4,8 +4,8 @@
 //! restored at random.
 //!
 //! Every byte is checked. A connection may break only because of a cut. So its errno must be one
-//! that a cut causes, and the time must fit a cut. Afterwards no socket may be left, memory use
-//! must be as before, and the module must unload.
+//! that a cut causes, and it must break at a time at which a cut can be the reason. Afterwards no
+//! socket may be left, memory use must be as before, and the module must unload.
 //!
 //! Client and server are either two guests, whose link the runner cuts when the client says so, or
 //! two namespaces of one guest.

@@ -14,7 +14,7 @@ use guest::prelude::*;
 pub struct Ledger {
     /// Number of bytes received and found correct.
     pub bytes: AtomicU64,
-    /// Number of messages of dialogues, without datagrams.
+    /// Number of messages in dialogues; datagrams are not counted here.
     pub messages: AtomicU64,
     /// Number of connections that succeeded.
     pub connections: AtomicU64,
