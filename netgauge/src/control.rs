@@ -62,7 +62,7 @@ const LINE_LIMIT: u64 = 64 * 1024;
 /// A series of messages that all have the same size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Step {
-    /// Bytes of a message, or of the whole stream in a bulk transfer.
+    /// The size of a message, or in a bulk transfer the size of the whole stream, in bytes.
     pub size: u64,
     /// In a bulk transfer, the bytes of a message. In logp, the number of messages of a train.
     pub chunk: u32,
@@ -133,7 +133,7 @@ pub enum Message {
     Failed(String),
 }
 
-/// The peer does not answer, or has ended the connection.
+/// The error for a peer that does not answer, or that has ended the connection.
 #[derive(Debug, Error)]
 #[error("peer {peer} is gone: {reason}")]
 pub struct PeerGone {
@@ -143,9 +143,9 @@ pub struct PeerGone {
     pub reason: String,
 }
 
-/// One end of the control connection. It is a TCP connection to a server; a pair of sockets between
-/// a coordinator and a participant that it started; or the pipes of ssh, for a participant on
-/// another host.
+/// One end of the control connection. A server is reached through a TCP connection, a participant
+/// that the coordinator started on its own host through a pair of sockets, and a participant on
+/// another host through the pipes of ssh.
 #[derive(Debug)]
 pub struct Control {
     input: BufReader<File>,
@@ -211,8 +211,8 @@ impl Control {
         })
     }
 
-    /// Wraps the pipes to the process called `name` on another host, which has started this process
-    /// by ssh.
+    /// Wraps the pipes to the process called `name` on another host. That process has started this
+    /// one by ssh.
     pub fn pipes(input: File, output: File, name: &str) -> Self {
         // SSH_CONNECTION is "CLIENT PORT SERVER PORT", and this host is the server.
         let local = env::var("SSH_CONNECTION").ok().and_then(|connection| {

@@ -153,7 +153,7 @@ fn local_sockets_measure_what_a_host_can_do_without_a_network() {
 #[test]
 fn remote_calls_are_timed_alone_and_while_others_send() {
     let servers = servers(4, "");
-    // Without pauses, all calls may be made before a busy host gets to the streams.
+    // Without pauses, all calls may be made before a busy host sends any data on the streams.
     let options = "-m tcp -s 100,10000 -c 50 --pause 5 --server-index 0 --rate 1G";
     let report: GroupReport = report(coordinator_of(
         "loaded-latency",

@@ -40,8 +40,8 @@ pub(super) fn await_answer(
     }
 }
 
-/// Does the follower's part of `rounds` exchanges: answers every `count` messages of `size` bytes
-/// with `answer` bytes.
+/// Does the follower's part of `rounds` exchanges: receives `count` messages of `size` bytes, and
+/// answers the last of them with `answer` bytes.
 pub(super) fn answer_messages(
     link: &mut Link<'_>,
     rounds: u32,

@@ -28,8 +28,8 @@ pub(crate) struct Flood;
 
 impl PairPattern for Flood {
     fn lead(&self, link: &mut Link<'_>, plan: &Plan, rows: &mut dyn FnMut(Row)) -> Result<()> {
-        // Only half of the byte values are tags of floods, because a request for the tally has the
-        // complement of its flood's tag.
+        // Only half of the byte values are tags of floods, because the tag of a request for the
+        // tally is the complement of the flood's tag.
         let mut tags = (1..=u8::MAX / 2).cycle();
         for &size in &plan.sizes {
             if let Some(most) = link.transport.max_datagram() {
@@ -124,8 +124,8 @@ struct Tally {
 impl Tally {
     const LENGTH: usize = 1 + 4 + 8;
 
-    /// Returns the tally as a message. Its first byte is the tag, like in each message of the
-    /// flood.
+    /// Returns the tally as a message. The tally's first byte is the flood's tag, as in each
+    /// message of the flood.
     fn to_bytes(&self, tag: u8) -> [u8; Self::LENGTH] {
         let mut bytes = [tag; Self::LENGTH];
         bytes[1..5].copy_from_slice(&self.came.to_be_bytes());

@@ -116,7 +116,7 @@ fn draw<B: DrawingBackend>(drawing: &impl Drawing, area: &Area<B>) -> Result<()>
     result.map_err(|error| anyhow!("drawing: {error}"))
 }
 
-/// Writes a text whose point `place` is at the coordinates `at`.
+/// Writes a text. `place` says which point of the text is at the coordinates `at`.
 ///
 /// # Errors
 ///
@@ -133,8 +133,8 @@ pub fn label<B: DrawingBackend>(
     area.draw(&Text::new(text, at, style))
 }
 
-/// Registers the program's font with plotters, which measures text by this font and draws the text
-/// of a PNG in it.
+/// Registers the program's font with plotters, which measures all text by this font, and draws the
+/// text of a PNG in this font.
 fn know_font() {
     static KNOWN: Once = Once::new();
     KNOWN.call_once(|| {

@@ -172,7 +172,7 @@ impl<R> Run<R> {
         transport::medium(&self.transport, self.congestion.as_deref())
     }
 
-    /// Returns the run's name in messages.
+    /// Returns the name by which messages call the run.
     pub fn title(&self) -> String {
         let mut parts = vec![self.medium()];
         parts.extend(Some(self.pattern.clone()).filter(|pattern| !pattern.is_empty()));

@@ -301,7 +301,7 @@ esp: about esp (one-one)
         };
         let failed = |transport| samples::run(transport, "one-one", gone(), Vec::new());
         let mut report = samples::report();
-        // A run with rows, or with a different error, is not joined with other runs.
+        // A run with rows, or with a different error, is not merged with other runs.
         report.runs[0].outcome = gone();
         report.runs.splice(1..2, [failed("udp"), failed("raw")]);
         let text = printed(&report);

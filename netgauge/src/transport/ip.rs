@@ -17,9 +17,9 @@ use crate::wire::Endpoint;
 // `ip(7)`.
 socket_option!(set BindAddressNoPort, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT);
 
-/// Returns this side's address, without a port. With a named interface, this is one of the
-/// interface's addresses, if possible of the same family as the control connection. Otherwise it is
-/// this side's address on the control connection.
+/// Returns this side's address, without a port. If an interface is named, returns one of the
+/// interface's addresses, if possible an address of the same family as the control connection. If
+/// none is named, returns this side's address on the control connection.
 pub(super) fn own_address(context: &Context) -> Result<SocketAddr> {
     let Some(name) = &context.interface else {
         let local = context

@@ -26,7 +26,8 @@ pub const KINDS: &[Kind] = &[
     mpi::KIND,
 ];
 
-/// Returns the transports of `-m all`: all kinds. Mpi is one of them only in a job of MPI.
+/// Returns the transports of `-m all`: all kinds. The kind `mpi` is among them only if `mpirun` has
+/// started this process.
 pub fn all() -> Vec<&'static Kind> {
     let suits = |kind: &&Kind| kind.name != mpi::KIND.name || mpi::is_started();
     KINDS.iter().filter(suits).collect()
@@ -74,7 +75,7 @@ pub fn stream_kind(kind: &Kind) -> Result<&'static dyn StreamKind> {
     })
 }
 
-/// Refuses an option that does not apply to one of the transports.
+/// Fails if an option is given that does not apply to all of the transports `kinds`.
 ///
 /// # Errors
 ///

@@ -186,8 +186,8 @@ impl Prepared {
     }
 }
 
-/// Connects a prepared socket to the peer's socket, and removes the time limits of its calls if
-/// `options` say so.
+/// Connects a prepared socket to the peer's socket, and removes the time limits of the socket's
+/// calls if `options` say so.
 ///
 /// # Errors
 ///

@@ -4,7 +4,7 @@
 //!
 //! Client and server are the two ranks of a job that `mpirun` starts. They still use the control
 //! connection, so that `-m mpi,esp,tcp` measures all three in one run. Open MPI's library is loaded
-//! on use, so netgauge runs without it.
+//! only when this transport is used, so netgauge also runs on hosts without the library.
 
 use std::cell::OnceCell;
 use std::env;

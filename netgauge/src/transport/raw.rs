@@ -46,8 +46,8 @@ fn prepare(context: &Context) -> Result<Prepared> {
     }))
 }
 
-/// A packet socket and its peer's address. The kernel does not connect packet sockets, so a filter
-/// takes only the peer's frames, and the socket is read like a connected one.
+/// A packet socket and its peer's address. The kernel does not connect packet sockets. Instead, a
+/// filter accepts only the peer's frames, so the socket is read like a connected one.
 struct PacketSocket {
     socket: Socket,
     address: SockAddr,

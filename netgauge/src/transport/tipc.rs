@@ -4,7 +4,7 @@
 //!
 //! The client connects to the identity of the server's socket, so no name has to be published in
 //! the cluster first. Within one network namespace only the module is needed. Between hosts, both
-//! hosts need a bearer. This is TIPC's word for an interface in its use.
+//! hosts need a bearer, which is TIPC's word for an interface that TIPC uses.
 
 use std::io;
 use std::time::Duration;

@@ -18,7 +18,7 @@ pub const BUFFER: &str = "128k";
 pub const ACKS: [u32; 5] = [1, 2, 5, 10, 15];
 /// Sizes of the send and of the receive buffer, KiB.
 pub const BUFFERS: [u32; 6] = [16, 32, 64, 128, 256, 512];
-/// The delay of a cable in each direction, as `netem` writes it.
+/// The rate and the delay of the long cable in each direction, in the notation of `netem`.
 pub const LONG_CABLE: &str = "rate 1gbit delay 100us";
 /// The rate of the long cable in bit/s, and its round trip in ns without a packet's transmission
 /// time.
@@ -44,7 +44,7 @@ pub enum Topic {
     Dialogue,
     /// Dialogues of messages so large that only streams support them.
     LargeDialogue,
-    /// Dialogues with non-blocking calls, each after `poll`.
+    /// Dialogues with non-blocking calls. A call of `poll` precedes each of them.
     Nonblocking,
     /// Dialogues with buffers of this number of KiB.
     Buffers(u32),
@@ -76,7 +76,7 @@ pub enum Topic {
 
 impl Topic {
     /// Returns the topic's key in the results. A topic with large messages has the key of the topic
-    /// with small messages, whose lines it continues.
+    /// with small messages, because its points continue the lines of that topic.
     pub fn key(self) -> String {
         match self {
             Self::Dialogue | Self::LargeDialogue => "dialogue".to_owned(),

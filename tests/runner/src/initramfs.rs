@@ -45,8 +45,8 @@ const TOOLS: [&str; 14] = [
     "/usr/bin/trace-cmd",
 ];
 
-/// Names of kmod. It chooses its function by the name under which it is called. The kernel itself
-/// calls `/sbin/modprobe`.
+/// Names of kmod, which chooses its function by the name under which it is called. The kernel
+/// itself calls `/sbin/modprobe`.
 const KMOD_NAMES: &[&str] = &["modprobe", "insmod", "rmmod", "lsmod", "modinfo", "depmod"];
 
 /// Modules that the guests require.

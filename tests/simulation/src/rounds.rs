@@ -79,8 +79,8 @@ struct Part {
     done: Option<Nanos>,
 }
 
-/// Makes all senders send, round by round. `waited_for` selects the senders whose messages a round
-/// waits for.
+/// Makes all senders send, round by round. A round waits for the messages of the senders that
+/// `waited_for` selects.
 pub fn run(
     simulation: &mut Simulation,
     workload: &Workload,

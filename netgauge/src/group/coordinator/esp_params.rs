@@ -180,7 +180,8 @@ fn measure(
 ) -> Result<()> {
     for parameters in plan.grid.cells() {
         group.all_do(keepers, &Order::SetParameters(parameters), &Answer::Done)?;
-        // The members connect anew, so that the connections have the parameters from the beginning.
+        // The members connect anew, so that the new parameters apply to the connections from the
+        // beginning.
         let mut mesh = Mesh::new(group, members.to_vec());
         let (row, result) = match mesh.open(&plan.media[0].opening(), Shape::Star) {
             Ok(()) => one_many(&mut mesh, plan.sizes[0], plan),

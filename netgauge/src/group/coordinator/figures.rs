@@ -64,7 +64,8 @@ pub fn bit_per_s(bytes: u64, ns: u64) -> f64 {
     bytes as f64 * 8e9 / ns.max(1) as f64
 }
 
-/// Payload per time, bit/s: rates of rounds with all clients together, or rates of single hosts.
+/// A summary of rates at which payload was carried, bit/s: of the rates of rounds, with all clients
+/// together, or of the rates of single hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Goodput {
     /// The slowest round's rate, bit/s.

@@ -41,7 +41,8 @@ pub struct HostArgs {
 }
 
 impl HostArgs {
-    /// Returns the hosts of the file that option --hostfile names, or none without the option.
+    /// Returns the hosts of the file that option --hostfile names. Returns no hosts if the option
+    /// is not given.
     ///
     /// # Errors
     ///

@@ -150,7 +150,8 @@ impl Coordinator {
         let report = self.work.run(&mut group, &self.plan, give_up, &bar);
         bar.finish();
         let interrupted = group.was_interrupted();
-        // Stops the participants, which restore ESP's parameters, before the report is printed.
+        // Dropping the group stops the participants, so that they restore ESP's parameters before
+        // the report is printed.
         drop(group);
         let format = self.options.measuring.format;
         report

@@ -191,7 +191,8 @@ impl Group {
         }
     }
 
-    /// Makes all of `whom` carry out an order. Its only answer is `wanted`.
+    /// Makes all participants in `whom` carry out an order. The only answer to this order is
+    /// `wanted`.
     ///
     /// # Errors
     ///
@@ -203,8 +204,8 @@ impl Group {
         self.all_say(whom, wanted, &format!("{order:?}"))
     }
 
-    /// Waits until all of `whom` have answered `wanted` to an order. Error messages call this order
-    /// `told`.
+    /// Waits until all participants in `whom` have answered `wanted` to an order. Error messages
+    /// call this order `told`.
     ///
     /// # Errors
     ///

@@ -70,8 +70,8 @@ pub struct GroupRow {
     /// the index of the times that the receivers took to receive everything.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fairness: Option<Fairness>,
-    /// Loaded-latency: the times of calls, nanoseconds. `goodput_bit_per_s` is then the goodput of
-    /// the streams.
+    /// In pattern loaded-latency, the times of calls, nanoseconds. In this pattern,
+    /// `goodput_bit_per_s` is the goodput of the streams.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub rpc: Option<RpcFigures>,
 }

@@ -125,8 +125,8 @@ impl RpcFigures {
 ///
 /// # Errors
 ///
-/// [`Lost`](super::links::Lost) if a client failed or nothing arrived for `give_up`; otherwise the
-/// error of a system call, or that the server sent an unexpected byte.
+/// [`Lost`](super::links::Lost) if a client failed, or if nothing arrived for `give_up`. The error
+/// of a system call, or an error that says that the server sent an unexpected byte.
 pub fn run(
     member: &mut Member,
     control: BorrowedFd<'_>,

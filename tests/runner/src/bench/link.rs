@@ -58,7 +58,7 @@ impl Link {
         format!("--connect {address} --interface {device}")
     }
 
-    /// Returns netgauge's arguments for both ends, which one netgauge holds; see `guest/init`.
+    /// Returns the arguments that name both ends to a netgauge that holds both; see `guest/init`.
     pub fn ends(self) -> String {
         let [client, server] = self.devices();
         format!("a/{client} b/{server}")

@@ -458,7 +458,8 @@ fn table(section: &Section, rows: &[Row]) -> String {
     text
 }
 
-/// Formats the string instructions that take at least [`LISTED`] of the instructions, by function.
+/// Formats, by function, the string instructions that take at least the share [`LISTED`] of all
+/// instructions.
 fn string_steps(rows: &[Row], symbols: &Symbols) -> String {
     let mut text = String::new();
     for row in rows {

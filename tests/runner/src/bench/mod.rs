@@ -44,7 +44,7 @@ pub fn over(link: Link) -> String {
     format!("{} --format json", link.to_server())
 }
 
-/// Returns the arguments of `netgauge polled` for `link`, whose one thread holds both ends.
+/// Returns the arguments for `link` of `netgauge polled`, in which one thread holds both ends.
 pub fn between_ends(link: Link) -> String {
     format!("{} --format json", link.ends())
 }

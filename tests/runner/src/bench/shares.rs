@@ -2,12 +2,12 @@
 
 //! Splits the instructions of a message and of a byte by the place of their execution. The places
 //! are programs, the kernel on behalf of a program's calls, and softirqs. Softirqs handle a host's
-//! network input and timers; no call of a program includes their time.
+//! network input and timers; no call of a program includes the time of softirqs.
 //!
-//! Treydte (2007, 6.4) calls the work of softirqs hidden overhead and could not measure it. Two
-//! runs differ only in their number of messages or bytes, and the difference of their counts gives
-//! the shares, as for `make profile`. Only the shares come from this difference. The total comes
-//! from netgauge, because netgauge's median excludes the kernel's occasional other work.
+//! Treydte (2007, 6.4) calls the work of softirqs hidden overhead and could not measure it. Here,
+//! two runs differ only in their number of messages or bytes, and the difference of their counts
+//! gives the shares, as for `make profile`. Only the shares come from this difference. The total
+//! comes from netgauge, because netgauge's median excludes the kernel's occasional other work.
 
 use anyhow::{ensure, Result};
 

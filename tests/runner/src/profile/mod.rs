@@ -173,7 +173,8 @@ pub fn run(layout: &Layout, options: &Options) -> Result<bool> {
     Ok(true)
 }
 
-/// Returns the instructions of a unit of work by function, from the counts of two runs by address.
+/// Returns for each function the number of its instructions in a unit of work. `short` and `long`
+/// are the counts of two runs, by address.
 fn compare(short: &Counts, long: &Counts, work: Work, symbols: &Symbols) -> Profile {
     let mut profile = Profile::new();
     for (place, more) in difference(short, long) {
