@@ -25,8 +25,8 @@ pub const ANSWER_LIFETIME: u64 = 60 * SECOND;
 /// The age of a valid answer, in nanoseconds, from which on a look-up sends another query to
 /// refresh the answer.
 pub const REFRESH_AFTER: u64 = ANSWER_LIFETIME / 2;
-/// If a peer did not answer within [`QUERY_INTERVAL`], it is not queried again for this time,
-/// nanoseconds.
+/// If a peer did not answer within [`QUERY_INTERVAL`], it is not queried again for this further
+/// time, in nanoseconds.
 pub const SILENCE_BACKOFF: u64 = 10 * SECOND;
 
 /// A peer: its address, and the device that leads to it.
@@ -136,7 +136,8 @@ impl Bucket {
         entry.valid_answer(now).map(|(answer, _)| answer)
     }
 
-    /// Returns the largest datagram that `peer` accepts, bytes, if its answer is valid at `now`.
+    /// Returns the largest datagram, in bytes, that `peer` accepts, if its answer is valid at
+    /// `now`.
     pub fn largest(&self, peer: &Peer, now: u64) -> Option<u16> {
         self.answer_of(peer, now).map(|answer| answer.largest)
     }

@@ -85,7 +85,7 @@ pub const CREDIT: u8 = 8;
 /// concurrently, until this many transmissions have ended in their first turns.
 pub const IN_LINE: u8 = 8;
 
-/// Number of parts into which a turn is divided. At its end, a transmission returns the unused
+/// Number of parts into which a turn is divided. When a transmission ends, it returns the unused
 /// parts of its last turn.
 pub(super) const PARTS: u8 = 16;
 
@@ -499,7 +499,7 @@ impl AckQueue {
         }
     }
 
-    /// Moves a connection that the caller has removed from `list`, one of the backlog's, to the
+    /// Moves a connection that the caller has removed from `list`, a list of the backlog, to its
     /// next list.
     #[inline]
     fn move_from_backlog(&mut self, slot: &mut Slot, list: List) -> List {
@@ -513,7 +513,7 @@ impl AckQueue {
         list
     }
 
-    /// Gives back the place of a connection that leaves a list without a turn.
+    /// Gives back the place of a connection that leaves its list before it gets a turn.
     #[inline]
     fn return_place(&mut self, host: u64, list: List) {
         let first = list == List::FIRST;

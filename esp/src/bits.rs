@@ -117,7 +117,7 @@ impl Bits {
         set.last().unwrap_or(0)
     }
 
-    /// Returns the number of consecutive numbers from `first` on that the set contains.
+    /// Returns how many consecutive numbers the set contains from `first` on.
     pub(super) fn run_from(&self, first: u16) -> u16 {
         Self::below(MOST)
             .without(self.from(first))

@@ -22,7 +22,7 @@ use super::seq::Seq;
 use super::timers::Nanos;
 use super::wire::{flags, Header};
 
-/// The time for which a cookie stays the same, as a power of two of nanoseconds: 69 s.
+/// A cookie stays the same for 2 to this power nanoseconds: 69 s.
 const EPOCH: u32 = 36;
 
 /// If at most this many packets after a cookie are lost, the next packet is still recognised.

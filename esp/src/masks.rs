@@ -17,8 +17,8 @@
 //! * The checksum on the wire is the exclusive or of the packet's CRC32c and its mask. So a host
 //!   can compute a packet's mask, and merge packets with equal masks, even without knowing the
 //!   connection. Corruption is detected as well as without masks, because a CRC is linear.
-//! * SYN and SYN|ACK have the mask 0. If one end sends no nonce, as a listener does that sends a
-//!   cookie, all packets have the mask 0.
+//! * SYN and SYN|ACK have the mask 0. If one end sends no nonce, all packets have the mask 0. For
+//!   instance, a listener that answers with a cookie sends no nonce.
 //! * A host without the connection answers a packet with a RST, which gets the packet's own mask.
 //!   So the RST proves that its sender has seen the packet.
 

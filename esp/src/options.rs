@@ -184,7 +184,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// Returns the options to assume of a peer whose SYN was not kept.
+    /// Returns the options that are assumed of a peer whose SYN was not kept.
     pub fn forgotten() -> Self {
         Self {
             largest_payload: Some(COMMON_PAYLOAD),

@@ -134,8 +134,7 @@ impl Connection {
 }
 
 impl Sender {
-    /// Chooses new packets of a record to send, at most `room`, and gets their flags from the
-    /// queue.
+    /// Chooses at most `room` new packets of a record to send, and gets their flags from the queue.
     // This function is not inlined, so that connections without records only pay for one branch.
     #[cold]
     #[inline(never)]

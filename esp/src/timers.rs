@@ -50,7 +50,7 @@ pub(super) const RETRANSMIT_INITIAL: Nanos = 200 * MILLISECOND;
 pub(super) const RETRANSMIT_MAX: Nanos = 2 * SECOND;
 
 /// Minimum time after which a sender probes a closed window if all its packets are acknowledged.
-/// The packet that opened the window may be lost.
+/// The probe is needed because the packet that opened the window may be lost.
 pub(super) const WINDOW_PROBE_MIN: Nanos = 50 * MILLISECOND;
 
 /// The time for which a frame may be in flight, including queues of switches. If a sender's packets

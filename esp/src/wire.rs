@@ -67,7 +67,7 @@ pub(super) const NAMING: u8 = SKIPPED;
 /// Number of bytes of the longest list of missing packets.
 pub const MISSING_MOST: usize = super::bits::BYTES;
 
-/// The number of packets that a receiver allows a sender to have in flight. On the wire each field
+/// The numbers of packets that a receiver allows a sender to have in flight. On the wire each field
 /// is a byte, `start` first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Grant {

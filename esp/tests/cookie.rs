@@ -42,7 +42,8 @@ fn syn() -> Header {
     }
 }
 
-/// Returns the packet with `len` bytes that follows the SYN if the SYN|ACK had the number `cookie`.
+/// Returns the client's first packet after the SYN, with `len` bytes, if the SYN|ACK had the number
+/// `cookie`.
 fn first(cookie: Seq, len: u16) -> Header {
     Header {
         len,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Whole streams over a wire that loses, repeats, delays and reorders: every
-//! byte arrives, once and in order, in finite time, and both ends close.
+//! Tests of whole streams over a wire that loses, repeats, delays and reorders packets. Every byte
+//! arrives once, in order and in finite time, and both ends close.
 
 use esp::Config;
 use esp_testkit::pair::*;

@@ -91,7 +91,7 @@ impl Host {
         })
     }
 
-    /// Gives back the place of a connection that left its list without a turn.
+    /// Gives back the place of a connection that left its list before it got a turn.
     #[inline]
     pub(super) fn return_place(&mut self, round: u32, first: bool) {
         if first && self.debt > 0 {

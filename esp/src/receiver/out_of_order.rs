@@ -436,7 +436,8 @@ impl Receiver {
         Some(lost.into())
     }
 
-    /// Counts lost packets, and reports a loss to the windows if there are too many.
+    /// Counts lost packets. If too many are lost, reports a loss to `grants`, so that the window
+    /// shrinks.
     fn count_loss(&mut self, packets: u16, config: &Config) {
         if packets == 0 {
             return;

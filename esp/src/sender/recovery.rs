@@ -59,8 +59,7 @@ impl Sender {
         self.missing.end();
     }
 
-    /// Returns the time after a transmission within which a request does not retransmit the packet
-    /// again.
+    /// Returns how long after the transmission of a packet a request for this packet is ignored.
     pub(super) fn guard(config: &Config, rtt: &Rtt) -> Nanos {
         let mean = rtt.smoothed();
         mean.min(from_micros(config.round_trip_time)).max(mean / 2)

@@ -80,7 +80,7 @@ impl Sender {
         self.next = outgoing.seq.add(outgoing.count);
     }
 
-    /// Chooses new data packets to send, at most `room`, and their flags (S1, S2, S4, S6).
+    /// Chooses at most `room` new data packets to send, and their flags (S1, S2, S4, S6).
     #[inline]
     fn first_data(
         &mut self,

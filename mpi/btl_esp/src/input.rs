@@ -14,8 +14,8 @@ use crate::wire::{Foreign, Header, Kind, Target, HEADER, TARGET};
 const KEPT: usize = 32;
 
 /// Maximum number of bytes that one call receives into a block while a window is open, unless more
-/// bytes of the current frame are missing. Data for the window may follow, and would have to be
-/// copied from the block.
+/// bytes of the current frame are missing. The bytes that follow may be data for the window, and
+/// would have to be copied from the block.
 const NEAR: usize = 4 << 10;
 
 /// A pool of memory blocks into which frames are received.

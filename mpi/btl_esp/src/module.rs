@@ -271,7 +271,7 @@ unsafe extern "C" fn register_memory(
     let mut key = 0;
     if flags & MCA_BTL_REG_FLAG_REMOTE_WRITE != 0 {
         // SAFETY: Open MPI registers memory that the program provided for receiving, and
-        // deregisters it before it returns it to the program.
+        // deregisters the memory before the program gets it back.
         match unsafe { driver::open_window(base.cast(), size) } {
             Some(opened) => key = opened,
             None => return ptr::null_mut(),

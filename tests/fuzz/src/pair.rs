@@ -129,7 +129,7 @@ impl Window {
         }
     }
 
-    /// Checks a packet from the side that uses the window. If `recut`, packets may have new
+    /// Checks a packet from the side that uses the window. If `recut` is set, packets may have new
     /// numbers, so that a number does not show which packet is new.
     fn pass(&mut self, header: &Header, recut: bool) {
         if header.payload() == 0 || header.has(flags::SYN) || header.names_missing() {

@@ -73,8 +73,8 @@ const SPACING: Nanos = US;
 /// and the next transmission may be in progress.
 const ECHO: Nanos = 15 * MS;
 
-/// Delay of an overtaken packet before it enters the port, in nanoseconds. During this time three
-/// packets, or the expiry of a timer, can come first.
+/// Delay of an overtaken packet before it enters the port, in nanoseconds. During this time, three
+/// packets can overtake it, or a timer can expire.
 const DELAY: Nanos = 7 * SPACING / 2;
 
 /// The host that dies, if a host dies.
@@ -239,8 +239,8 @@ impl World {
             .map(|(fate, _)| fate)
     }
 
-    /// Decides the fate of the first packet in `sent`. Then runs the world until the next packet is
-    /// sent, or to the end if no event is left.
+    /// Decides the fate of the first packet in `sent`. Then continues until the fate of another
+    /// packet is open, or to the end if no event is left.
     pub fn step(&mut self, case: &Case, fate: Fate, log: &mut Log) -> Sights {
         self.budget.spend(fate);
         self.calm &= fate == Fate::Pass;

@@ -82,12 +82,12 @@ pub trait Host {
     /// This is called when a waiting socket gets its turn.
     fn turned(&mut self, _id: usize) {}
 
-    /// Arms a socket's timer for its [deadline](Socket::deadline). If the timer already expires
-    /// earlier, it stays as it is.
+    /// Arms a socket's timer for its [deadline](Socket::deadline). Does nothing if the timer is
+    /// already set to expire earlier.
     fn arm(&mut self, _id: usize) {}
 
-    /// Arms the timer of the ACK queue of a socket's device for its [deadline](AckQueue::deadline).
-    /// If the timer already expires earlier, it stays as it is.
+    /// Arms the timer of the ACK queue of a socket's device for the queue's
+    /// [deadline](AckQueue::deadline). Does nothing if the timer is already set to expire earlier.
     fn arm_queue(&mut self, _id: usize) {}
 
     /// Returns a socket.

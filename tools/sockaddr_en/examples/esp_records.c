@@ -50,7 +50,7 @@ static int new_socket(const char *text, struct sockaddr_en *address)
 	return fd;
 }
 
-/* Receives a record. Returns its length, which is never 0, or 0 at the end of the connection. */
+/* Receives a record. Returns its length, or 0 at the end of the connection. No record is empty. */
 static size_t receive(int fd)
 {
 	struct iovec room = { .iov_base = record, .iov_len = sizeof(record) };

@@ -49,8 +49,8 @@ static inline int en_hex(char digit)
 }
 
 /*
- * Reads the decimal digits up to `end` as a number. Returns 1; or 0 if they are not a number of at
- * most `most`.
+ * Reads the decimal digits up to `end` as a number. Returns 1, or 0 if the digits are not a number
+ * up to `most`.
  */
 static inline int en_number(const char *text, const char *end, unsigned long long most,
 			    unsigned long long *number)

@@ -244,7 +244,8 @@ impl fmt::Display for NamedAddress {
         }
         match (&self.interface, self.mac) {
             (Interface::Any, None) => {}
-            // A text with an Ethernet address is parsed again only if it has an interface.
+            // A text with an Ethernet address can be parsed again only if it has an interface, so
+            // the number 0 is written.
             (Interface::Any, Some(_)) => write!(f, "%{ENET_INTERFACE_ANY}")?,
             (Interface::Index(index), _) => write!(f, "%{index}")?,
             (Interface::Name(name), _) => write!(f, "%{name}")?,

@@ -19,7 +19,7 @@ const DISCARD: u16 = 9;
 const PATIENCE: Duration = Duration::from_millis(3500);
 
 /// After a packet is sent, the kernel has a neighbour entry for the packet's destination within
-/// this time. It has none if it sends the packet to a router.
+/// this time. It makes no such entry if it sends the packet to a router.
 const ENTRY: Duration = Duration::from_millis(300);
 
 /// Interval at which the neighbour table is polled.

@@ -191,7 +191,7 @@ fn group_map(group: BorrowedFd<'_>) -> io::Result<OwnedFd> {
         value_size: 4,
         max_entries: 1,
     };
-    // SAFETY: `create` is laid out as the command takes it, and has no pointers.
+    // SAFETY: `create` has the layout that the command takes, and has no pointers.
     let map = owned(unsafe { bpf(uapi::MAP_CREATE, &create) }?);
     let (key, value) = (0_u32, group.as_raw_fd());
     let update = UpdateElement {
@@ -201,7 +201,7 @@ fn group_map(group: BorrowedFd<'_>) -> io::Result<OwnedFd> {
         value: &raw const value as u64,
         flags: 0,
     };
-    // SAFETY: `update` is laid out as the command takes it. `key` and `value` have the sizes that
+    // SAFETY: `update` has the layout that the command takes. `key` and `value` have the sizes that
     // the map was created with, and outlive the call.
     unsafe { bpf(uapi::MAP_UPDATE_ELEM, &update) }?;
     Ok(map)
@@ -255,8 +255,8 @@ fn load_program(groups: BorrowedFd<'_>, function: u32) -> io::Result<OwnedFd> {
         line_info_count: 0,
         attach_function: function,
     };
-    // SAFETY: `load` is laid out as the command takes it. The instructions and the license outlive
-    // the call, and their lengths are right.
+    // SAFETY: `load` has the layout that the command takes. The instructions and the license
+    // outlive the call, and their lengths are right.
     Ok(owned(unsafe { bpf(uapi::PROG_LOAD, &load) }?))
 }
 
@@ -291,7 +291,7 @@ impl Link {
             attach_type: uapi::MODIFY_RETURN,
             flags: 0,
         };
-        // SAFETY: `create` is laid out as the command takes it, and has no pointers.
+        // SAFETY: `create` has the layout that the command takes, and has no pointers.
         let link = unsafe { bpf(uapi::LINK_CREATE, &create) };
         Ok(Self(owned(link.context("attaching the BPF program")?)))
     }
@@ -313,7 +313,7 @@ impl Link {
             link: self.0.as_raw_fd() as u32,
             flags: 0,
         };
-        // SAFETY: `pin` is laid out as the command takes it, and the path that it points to
+        // SAFETY: `pin` has the layout that the command takes, and the path that it points to
         // outlives the call.
         unsafe { bpf(uapi::OBJ_PIN, &pin) }.with_context(|| format!("pinning {path:?}"))?;
         Ok(())
