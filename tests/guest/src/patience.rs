@@ -134,7 +134,8 @@ fn slowness() -> u32 {
     if COUNTED.load(Ordering::Relaxed) {
         return ALONE;
     }
-    // The lock stays held for ever if a process was forked while another thread held it.
+    // The lock stays held for ever if a process was forked while another thread held it. So this
+    // function measures anew instead of waiting for the lock.
     let Ok(mut measured) = MEASURED.try_lock() else {
         return slowness_of(&measure());
     };

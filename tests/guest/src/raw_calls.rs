@@ -171,7 +171,7 @@ pub fn give_name(socket: &Socket, call: Giving, told: i32) -> Result<(Vec<u8>, i
             ) as i64,
         }
     })?;
-    // The search is from the end, since a port may contain the pattern's byte.
+    // Search from the end, because the bytes of a port may equal the pattern's byte.
     let written = room.iter().rposition(|byte| *byte != 0xa5);
     let written = written.map_or(0, |last| last + 1);
     Ok((room[..written].to_vec(), length as i32))

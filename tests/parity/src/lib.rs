@@ -265,7 +265,8 @@ impl Work for Comparison {
 /// A behaviour that makes its own sockets.
 pub type PlayOnSide = fn(&Side<'_>, &Trace) -> Outcome;
 
-/// Two connected sockets. The first is on host `a`; if they are streams, it is the client's.
+/// Two connected sockets, of which the first is on host `a`. Of two streams, the first is the
+/// client's end.
 pub type Pair = (Socket, Socket);
 
 /// A behaviour that starts with two connected sockets.

@@ -75,8 +75,8 @@ fn receive(trace: &Trace, what: &str, socket: &Socket, room: usize, flags: i32) 
     trace.see(what, received);
 }
 
-/// Waits until `poll(2)` reports `wanted`, and adds to the trace the calls that are possible then.
-/// `AF_UNIX` also reports a priority band and the end of both halves, which the trace leaves out.
+/// Waits until `poll(2)` reports `wanted`. Then adds the reported events to the trace, except the
+/// ones that only `AF_UNIX` reports: a priority band, and the end of both halves.
 fn ready(trace: &Trace, what: &str, socket: &Socket, wanted: i16) -> Outcome {
     await_poll(socket, wanted)?;
     let events = libc::POLLIN | libc::POLLOUT | libc::POLLRDHUP;

@@ -272,7 +272,7 @@ fn bridge() -> Outcome {
     hub.ip("link add low0 address 00:00:00:00:01:01 type dummy\nlink set low0 master br0 up\n")?;
     ports_hear_nothing(&hub, &center, &ends[0])?;
     // A port is removed; the others still work. The second host's last stream leads to the removed
-    // port, so it is left out.
+    // port, so that stream is left out.
     hub.ip("link del port3\n")?;
     all_work(&[&first, &second[..2], &within]).context("without a port")?;
     bridge_changes_its_address(&hub)

@@ -246,7 +246,8 @@ fn late_copy(lab: &Lab) -> Outcome {
     client.wait_for(|header| header.flags == flag::RST)?;
     refused(listener.accept(0), libc::EAGAIN, "accept")?;
     ensure!(lab.a.counter("EspInCookies")? == cookies, "a ghost");
-    // The next connection from that port has another sequence number, and gets a cookie of its own.
+    // The next connection from that port has a different sequence number, and gets a cookie of its
+    // own.
     let next = Client {
         isn: client.isn.wrapping_add(1000),
         ..Client::new(lab, 1005)?

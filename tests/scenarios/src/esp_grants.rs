@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
 //! Windows that receivers grant: a sender uses them, a receiver grants them, and a fixed window
-//! disables them.
+//! disables grants.
 
 use guest::lab::ESP_MSS;
 use guest::prelude::*;

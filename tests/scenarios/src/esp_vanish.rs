@@ -208,7 +208,8 @@ fn patient(lab: &Lab) -> Outcome {
         let waiting = scope.spawn(|| wait(&waiter));
         let receive = || {
             reader.receive_exact(&mut got[..1000])?;
-            // This is longer than the timeouts of a vanished peer, idle or not.
+            // This is longer than it takes to detect a vanished peer, on an idle or a busy
+            // connection.
             thread::sleep(Duration::from_secs(60));
             reader
                 .receive_exact(&mut got[1000..])

@@ -207,9 +207,9 @@ fn silent_sender() -> Outcome {
     switch.down()
 }
 
-/// Moves some megabytes over each of `pairs`, while `fallen` receives as well. When all are under
-/// way, `fall` stops the sender of `fallen`, and the others must finish; then `recover` makes the
-/// stream of `fallen` end, if it has not ended yet.
+/// Moves some megabytes over each of `pairs`, while `fallen` receives as well. When all streams are
+/// under way, `fall` stops the sender of `fallen`, and the other streams must finish. Then, if the
+/// stream of `fallen` has not ended yet, `recover` makes it end.
 fn others_finish(
     pairs: &[(Socket, Socket)],
     fallen: &Socket,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Limits of GRO: packets of different VLANs or tunnels are not joined, although their ports,
+//! Limits of GRO: packets of different VLANs or tunnels are not merged, although their ports,
 //! numbers and outer Ethernet addresses match.
 
 use guest::frame::{ipv4, PacketSocket};
@@ -23,8 +23,8 @@ const STRANGER: [u8; 6] = [2, 0, 0, 0, 0, 0x66];
 /// Bytes in each packet.
 const LENGTH: usize = 100;
 
-/// The number of rounds, in each of which two packets follow each other. The core holds a packet
-/// until the next tick of its clock. So in some rounds the first packet is delivered before the
+/// The number of rounds, in each of which two packets follow each other. GRO holds a packet until
+/// the next tick of the kernel's clock. So in some rounds the first packet is delivered before the
 /// second one arrives.
 const ROUNDS: u8 = 30;
 
@@ -142,7 +142,7 @@ impl<'a> Wire<'a> {
     }
 }
 
-/// Sends pairs of packets by the first way. Returns how many pairs were joined.
+/// Sends pairs of packets by the first way. Returns how many pairs GRO merged.
 fn joined(wire: &mut Wire<'_>, stream: &Socket, seen: &PacketSocket) -> Result<usize> {
     let mut joined = 0;
     for _ in 0..ROUNDS {
@@ -163,7 +163,7 @@ fn joined(wire: &mut Wire<'_>, stream: &Socket, seen: &PacketSocket) -> Result<u
 fn apart(lab: &Lab, ways: &Ways) -> Outcome {
     processor::stay()?;
     let (mut wire, stream) = Wire::connect(lab, ways)?;
-    // Check that packets of one way are joined, because otherwise the rest would prove nothing.
+    // Check that GRO merges packets of one way, because otherwise the rest would prove nothing.
     let seen = PacketSocket::open(&lab.a.namespace, "in0", ETH_P_ESP)?;
     ensure!(joined(&mut wire, &stream, &seen)? > 0, "nothing is joined");
     for round in 0..ROUNDS {
@@ -177,7 +177,7 @@ fn apart(lab: &Lab, ways: &Ways) -> Outcome {
     Ok(())
 }
 
-/// Two packets are not joined if together they would be longer than the device's limit.
+/// GRO does not merge two packets that together would be longer than the device's limit.
 fn allowed(lab: &Lab) -> Outcome {
     processor::stay()?;
     let (mut wire, stream) = Wire::connect(lab, &VLANS)?;

@@ -53,7 +53,8 @@ fn destroyed(lab: &Lab) -> Outcome {
         ensure!(is_esp(&waiting), "ESP did not listen");
         destroy(&lab.b, port)?;
         if replaced {
-            // The new listener may belong to another user.
+            // The new listener may belong to a different user, so ESP's part of the old listener
+            // must not take its connections.
             let new = replaceable(&lab.b, PLAIN, port)?;
             let client = dial(&lab.a, MAPPED, port)?;
             ensure!(!is_esp(&client), "the old listener took the connection");

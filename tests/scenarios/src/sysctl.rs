@@ -52,7 +52,8 @@ fn core(name: &str) -> Result<u32> {
     text.trim().parse().context("a number of bytes")
 }
 
-/// A changed number of `net.core`, which is restored when this value is dropped.
+/// A setting of `net.core` that the scenario has changed. It is restored when this value is
+/// dropped.
 struct CoreSetting {
     path: String,
     before: u32,

@@ -48,7 +48,8 @@ impl Tally {
 pub struct Trial<'a, T> {
     /// The name of the call in the output.
     pub what: &'a str,
-    /// Makes the subject of the call, anew for each failure.
+    /// Makes the subject of the call. Each try, in which a different allocation fails, gets a new
+    /// subject.
     pub prepare: &'a dyn Fn() -> Result<T>,
     /// The call. If it fails it is made again, and must succeed then.
     pub call: &'a dyn Fn(&mut T) -> io::Result<()>,

@@ -134,7 +134,8 @@ fn stream_full_and_shut_down(side: &Side<'_>, trace: &Trace) -> Outcome {
     let edge = Epoll::of(&client, OUT | EDGE)?;
     trace.epoll("full", &edge)?;
     trace.see("shutdown", client.shutdown(libc::SHUT_WR));
-    // The buffer has no room, but the socket is writable, since a send call fails at once.
+    // The buffer has no room. The socket is writable all the same, because a send call does not
+    // block: it fails at once.
     trace.poll("then", &client)?;
     trace.epoll("an edge", &edge)?;
     trace.see(

@@ -213,8 +213,8 @@ fn forged(lab: &Lab, flags: u8) -> Result<Figures> {
     let mut make = |number: u64| {
         let header = EspHeader {
             sequence: (number as u16).wrapping_mul(251),
-            // One packet in 65536 has both numbers right. At most it ends this connection, which is
-            // not the measured one.
+            // One packet in 65536 has both numbers right. Such a packet can at most end this
+            // connection, which is not the measured one.
             acknowledgement: (number as u16).wrapping_mul(509) ^ 0x5555,
             ..EspHeader::new(source, PORT, flags)
         };

@@ -21,8 +21,8 @@ use guest::relay::Tally;
 const STALL: Duration = Duration::from_secs(40);
 
 /// The time limit of a cell, in seconds, even while it makes progress. At 30 % loss in both
-/// directions, a packet and its answer get through in one of two attempts. Attempts are up to 2 s
-/// apart, the longest RTO.
+/// directions, a packet and its answer get through in one of two attempts. The longest RTO is 2 s,
+/// so attempts are up to 2 s apart.
 const LIMIT: u64 = 290;
 
 /// A cell of the matrix.

@@ -33,7 +33,8 @@ pub struct Cast<'a> {
     /// Listeners whose connections are never accepted.
     _neglected: Vec<Socket>,
     ends: Vec<End>,
-    /// EDP sockets. For one that is not connected, the flag says whether it is on host a.
+    /// EDP sockets. The flag of a connected socket is `None`. Otherwise the flag says whether the
+    /// socket is on host a.
     datagrams: Vec<(Socket, Option<bool>)>,
     buffer: Vec<u8>,
     /// Number of failed calls, by call and errno.
