@@ -18,9 +18,10 @@ pub enum Unit {
 /// How positions on an axis depend on the values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scale {
-    /// By their logarithms: equal factors have equal lengths.
+    /// Positions depend on the logarithms of the values, so equal factors have equal lengths.
     Logarithmic,
-    /// By the values themselves, from 0: shares of the whole are visible.
+    /// Positions depend on the values themselves, and the axis begins at 0, so shares of the whole
+    /// are visible.
     FromZero,
 }
 

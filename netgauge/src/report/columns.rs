@@ -185,8 +185,8 @@ pub(crate) fn short(number: f64, small: usize, large: usize) -> String {
     format!("{number:.decimals$}")
 }
 
-/// Prints a table, unless there are no rows. The first column is aligned to the left, the others to
-/// the right; a rule is below the titles.
+/// Prints a table, unless there are no rows. The first column is aligned to the left, the others
+/// are aligned to the right. A rule separates the titles from the rows.
 pub(crate) fn write_table<R>(
     columns: &[Column<'_, R>],
     rows: &[R],

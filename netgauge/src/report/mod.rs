@@ -57,7 +57,8 @@ impl fmt::Display for LeftOut {
 }
 
 impl LeftOut {
-    /// Returns a transport that was left out for this reason, of one pattern or of all patterns.
+    /// Returns the entry for a transport that one pattern, or all patterns, left out for this
+    /// reason.
     pub(crate) fn new(kind: &Kind, pattern: Option<&str>, reason: &anyhow::Error) -> Self {
         Self {
             transport: kind.name.to_owned(),
@@ -66,7 +67,7 @@ impl LeftOut {
         }
     }
 
-    /// Returns whether `kind` was left out of all patterns because it does not work here.
+    /// Returns whether all patterns left out `kind` because it does not work here.
     pub(crate) fn is_of(&self, kind: &Kind) -> bool {
         self.pattern.is_none() && self.transport == kind.name
     }
@@ -125,7 +126,7 @@ pub struct Run<R = Row> {
     /// Name of TCP's congestion control, if one was chosen.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub congestion: Option<String>,
-    /// The server and its clients, in a pattern between more than two hosts with these roles.
+    /// The server and its clients, in a pattern between more than two hosts that has these roles.
     #[serde(flatten)]
     pub cast: Option<Cast>,
     /// Success, or the error that ended the run.

@@ -253,7 +253,7 @@ mod tests {
         one.recv(&mut message).unwrap();
         assert_eq!(message, [5; 3]);
 
-        // The last part of a message of several datagrams is cut in the same way.
+        // Padding behind the last part of a message of several datagrams is cut, too.
         two.send(&[6; 64]).unwrap();
         two.send(&[6; 46]).unwrap();
         let mut message = [0; 65];

@@ -111,8 +111,8 @@ impl Departure {
     /// Binds `socket`, which will be connected, to the address and the interface.
     pub(super) fn bind(&self, socket: &impl AsFd) -> Result<()> {
         self.bind_device(socket)?;
-        // With this option, the kernel chooses the port when the peer is known. Without it, each
-        // connection would take a port of its own.
+        // With this option, the kernel chooses the port only when the peer is known, so that
+        // connections may share a port. Without it, each connection would take a port of its own.
         setsockopt(socket, BindAddressNoPort, &1).context("IP_BIND_ADDRESS_NO_PORT")?;
         SockRef::from(socket)
             .bind(&SocketAddr::new(self.from, 0).into())

@@ -102,8 +102,8 @@ thread_local! {
 }
 
 /// Leaves the job, if this thread has joined it, and waits until the other rank leaves. If a
-/// process ends without this call, `mpirun` ends the whole job. That is the wanted end of a process
-/// that failed.
+/// process ends without this call, `mpirun` ends the whole job. After a failure, this is what
+/// should happen.
 pub fn leave() {
     JOINED.with(|joined| {
         if let Some(calls) = joined.get() {

@@ -47,7 +47,8 @@ impl Waits {
         Self::of(&SocketOptions::default(), most)
     }
 
-    /// Makes `call`, which sends without blocking, and waits in `poll(2)` while there is no room.
+    /// Makes `call`, which sends without blocking. While there is no room, waits in `poll(2)` and
+    /// repeats `call`.
     pub(super) fn send<T>(
         &self,
         fd: &impl AsFd,
@@ -56,8 +57,8 @@ impl Waits {
         polled(fd, PollFlags::POLLOUT, self.most, call)
     }
 
-    /// Makes `call`, which receives without blocking, and waits in `poll(2)` while there is no
-    /// data.
+    /// Makes `call`, which receives without blocking. While there is no data, waits in `poll(2)`
+    /// and repeats `call`.
     pub(super) fn receive<T>(
         &self,
         fd: &impl AsFd,

@@ -327,7 +327,8 @@ fn late(row: &Value) -> Option<f64> {
         .then_some((more / 1000.0).max(0.0))
 }
 
-/// Returns a line for each series on the lossy cable, over packets instead of bytes.
+/// Returns a line for each series on the lossy cable. The horizontal axis shows packets instead of
+/// bytes.
 fn by_packets(results: &Results, value: fn(&Value) -> Option<f64>) -> Vec<Line> {
     let point = |row: &Value| Some((row["size"].as_f64()? / f64::from(PAYLOAD), value(row)?));
     let drawn = crate::results::ALL.into_iter().map(|series| {

@@ -35,8 +35,8 @@ pub enum Verb {
     Tree,
 }
 
-/// The output of a command, standard output and standard error together, and the command's exit
-/// status.
+/// The output of a command (its standard output and its standard error together), and the command's
+/// exit status.
 #[derive(Debug)]
 pub struct Ended {
     /// The output's lines.
@@ -140,8 +140,8 @@ impl Commands {
         Self::boot_from(layout, place, verb, clock, patience, wire, &[])
     }
 
-    /// Boots a guest like [`Commands::boot_on`], but with a name, an existing file system, and
-    /// directories for the guest to mount.
+    /// Boots a guest like [`Commands::boot_on`], but under this name, with an existing file system,
+    /// and with directories for the guest to mount.
     ///
     /// # Errors
     /// If the guest does not boot.

@@ -3,8 +3,8 @@
 //! The fault matrix: every kind of traffic over every kind of faulty wire, as a table on the
 //! terminal and in `docs/faults.md`.
 //!
-//! The cells are scenarios, run one after the other in a guest whose clock counts instructions.
-//! Their times therefore do not depend on the host machine, and time in which they wait costs the
+//! The cells are scenarios, run one after the other in a guest whose clock counts instructions. The
+//! times of the cells therefore do not depend on the host machine, and waiting in a cell costs the
 //! host nothing.
 
 use std::fmt::Write as _;

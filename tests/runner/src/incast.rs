@@ -46,7 +46,7 @@ const MOST_JUDGED: u32 = 32;
 const LEAST_UNDER_LOSS: f64 = 0.95;
 
 /// Numbers of questions while streams run, without pauses and with pauses. Questions with pauses
-/// take longer, so there are fewer.
+/// take longer, so fewer of them are asked.
 const QUESTIONS: u32 = 300;
 const QUESTIONS_WITH_PAUSES: u32 = 100;
 

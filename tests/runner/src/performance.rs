@@ -167,7 +167,7 @@ fn to_server(
 }
 
 /// Runs netgauge in the guest for the topic, with the series that suit it. `line` makes the command
-/// from the names of their transports.
+/// from the names of the series' transports.
 fn measure(
     guest: &mut Commands,
     results: &mut Results,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The deviations from a network of equally fast links around one switch.
+//! The deviations of a simulated network from a network of equally fast links around one switch.
 
 use esp::Nanos;
 use serde::Serialize;

@@ -68,8 +68,8 @@ pub struct Endpoint {
     pub silent_after: u64,
     /// Whether the last packet that the end sent was lost.
     pub mute: bool,
-    /// Number of spurious requests of this end: neither the requested packet nor the end's own last
-    /// packet was lost.
+    /// Number of this end's spurious retransmission requests. A request is spurious if neither the
+    /// requested packet nor the end's own last packet was lost.
     pub spurious_requests: u64,
     /// The longest wait of an acknowledgement for its turn in the ACK queue, and the most turns
     /// that other connections had during one such wait.

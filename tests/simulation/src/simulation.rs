@@ -259,8 +259,8 @@ impl Simulation {
     }
 
     /// Returns the longest time that an acknowledgement for this sender waited for its turn. Also
-    /// returns the most turns of other connections during one of these waits. Both count from the
-    /// last call on.
+    /// returns the most turns of other connections during one of these waits. Both values cover the
+    /// time since the last call.
     pub fn take_longest_wait(&mut self, sender: usize) -> (Nanos, u64) {
         std::mem::take(&mut self.endpoint(receiving(sender)).longest_wait)
     }

@@ -157,8 +157,8 @@ impl GroupArgs {
     ///
     /// # Errors
     ///
-    /// A server is named twice, although a server serves one coordinator at a time; or the file of
-    /// hosts cannot be used.
+    /// A server is named twice, but a server takes only one part at a time; or the file of hosts
+    /// cannot be used.
     pub fn locations(&self, connect: Option<&str>, port: u16) -> Result<Vec<Location>> {
         if let Some(host) = connect {
             let server = Location::Server {

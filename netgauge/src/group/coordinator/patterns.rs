@@ -337,7 +337,8 @@ fn all_to_all(mesh: &mut Mesh<'_>, size: u64, plan: &Plan) -> (GroupRow, Result<
     (row, result)
 }
 
-/// Measures pairings of one size. Each pairing has warm-up rounds before the round that counts.
+/// Measures pairings with messages of one size. Each pairing has warm-up rounds before the round
+/// that counts.
 fn bisection(mesh: &mut Mesh<'_>, size: u64, plan: &Plan) -> (GroupRow, Result<()>) {
     let hosts = mesh.clients() + 1;
     let series = Series {

@@ -208,7 +208,8 @@ fn of_esp() -> Result<Medium> {
     })
 }
 
-/// Returns the transports of option -m, with the congestion controls to choose.
+/// Returns the transports of option -m. A transport whose congestion control can be chosen is there
+/// once for each congestion control that the options name.
 fn media(options: &Options) -> Result<Vec<Medium>> {
     let chosen = &options.group.many.congestion;
     let all = options.measuring.is_all();

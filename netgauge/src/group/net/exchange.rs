@@ -172,7 +172,7 @@ impl<'a> Exchange<'a> {
             for number in 0..ready {
                 let (link, events) = self.watch.ready(number);
                 // Reads the link also if its connection has ended or failed, because the read call
-                // then reports this.
+                // then reports the end or the failure.
                 if events != EpollFlags::EPOLLOUT {
                     self.read(link)?;
                 }

@@ -95,8 +95,8 @@ impl Link {
     }
 }
 
-/// Returns whether a call on a non-blocking socket is repeated after this error, once epoll reports
-/// an event.
+/// Returns whether a call on a non-blocking socket that failed with this error is repeated when
+/// epoll reports an event.
 fn is_harmless(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
 }

@@ -41,7 +41,7 @@ const TOLERANCE_OF_FIGURES: f64 = 0.02;
 /// clock.
 const BLOCKS: [u64; 2] = [2000, 22_000];
 
-/// The least share of a figure's instructions for which a string instruction is listed.
+/// A string instruction is listed if it takes at least this share of a figure's instructions.
 const LISTED: f64 = 0.002;
 
 /// Ratios to a number below this are not printed, because the guest's other activity adds more than

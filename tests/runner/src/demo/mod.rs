@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
 //! `make demo`: the cost of a message by transport, the delay at a switch port with many senders,
-//! and the gain of an unmodified program. It takes a minute, and shows the results on one screen
-//! and in one picture.
+//! and how much faster an unmodified program gets its answers. It takes a minute, and shows the
+//! results on one screen and in one picture.
 //!
 //! `mk/demo` has built the module and the programs; the demonstration needs fewer programs than the
 //! tests.

@@ -107,8 +107,8 @@ impl Tracer {
     }
 }
 
-/// Stops the guest while it changes what QEMU logs. A running guest could translate a block before
-/// the change, and QEMU would execute that block later without having listed it.
+/// Changes what QEMU logs, and stops the guest meanwhile. A running guest could translate a block
+/// before the change, and QEMU would execute that block later without having listed it.
 fn set_log(monitor: &mut Monitor, what: &str) -> Result<()> {
     monitor.tell("stop")?;
     let set = monitor.tell(&format!("log {what}"));

@@ -34,8 +34,8 @@ const LINKS: [(u64, u64, u32); 4] = [
 const SATURATED: f64 = 0.98;
 
 /// Maximum ratio of `burst_length` to `packets_to_ack`. The receiver passes the turn on after
-/// `packets_to_ack` packets, and each turn permits `burst_length`. With a larger ratio, the bursts
-/// of several senders accumulate in the port.
+/// `packets_to_ack` packets, and each turn permits the sender to send `burst_length` packets. With
+/// a larger ratio, the bursts of several senders accumulate in the port.
 const MOST_OVERLAP: u16 = 3;
 
 /// The worst result over several numbers of senders.

@@ -3,8 +3,9 @@
 //! Requirements in a rack, case by case. A requirement is a share of the rate that is possible in
 //! the case, or a multiple of the ideal time.
 //!
-//! All cases have the default parameters. A card that coalesces interrupts delivers its packets one
-//! by one, all at the same time; the further savings of GRO are not simulated.
+//! All cases have the default parameters. A card that coalesces interrupts delivers the packets
+//! that it collected one by one, but all at the same simulated time; the further savings of GRO are
+//! not simulated.
 
 use std::io::{self, Write};
 

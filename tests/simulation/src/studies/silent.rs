@@ -36,8 +36,9 @@ pub struct Line {
     pub worst: Nanos,
     /// The number of packets after which the first silent sender stopped in the worst run.
     pub worst_after: u64,
-    /// The largest delay by silence over all runs, nanoseconds. The delay is the time that the
-    /// other senders take, minus `without` and minus the time of the silent senders' packets.
+    /// The largest delay that the silence causes in any of the runs, nanoseconds. The delay is the
+    /// time that the other senders take, minus `without` and minus the time of the silent senders'
+    /// packets.
     pub delay: Nanos,
     /// How often the ACK queue took the turn from the sender that held it, in the worst run.
     pub overruns: u32,
