@@ -158,7 +158,7 @@ mod tests {
 
     #[test]
     fn loopback_answers_what_it_can() {
-        // Loopback has no link settings, but offloads like other devices.
+        // Loopback has no link settings, but it has offloads like other devices.
         assert_eq!(speed("lo"), None);
         assert!(offloads("lo").is_some());
     }

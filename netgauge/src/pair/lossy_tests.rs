@@ -196,8 +196,8 @@ fn an_answer_that_finds_no_room_is_lost_and_no_failure() {
 
 #[test]
 fn a_flood_counts_exactly_what_was_dropped() {
-    // The leader sends one warm-up message and its request, then 20 messages. Every ninth datagram
-    // is dropped, which hits the 7th and the 16th of the 20 messages.
+    // The leader sends one warm-up message and a request for the tally, then 20 messages. Every
+    // ninth datagram is dropped, which hits the 7th and the 16th of the 20 messages.
     let flood = find("flood").unwrap();
     let rows = measure(flood, &[1], [9, u32::MAX], Duration::from_secs(60));
     assert_eq!(rows[0].lost, 2, "{rows:?}");

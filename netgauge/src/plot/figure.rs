@@ -226,7 +226,7 @@ pub(super) fn lay(numbers: Vec<Number>) -> Laid {
         let x = match (laid.is_over_clients(), number.clients) {
             (false, _) => number.size,
             (true, Some(clients)) => clients,
-            // On an axis of clients, a number without clients has no position.
+            // On an axis of clients, a result of a pattern without clients has no position.
             (true, None) => continue,
         };
         if laid.is_over_clients() && laid.sizes.len() > 1 {

@@ -60,7 +60,7 @@ impl PlotArgs {
     ///
     /// # Errors
     ///
-    /// A file is not netgauge's, or has no results of this kind; or the picture cannot be written.
+    /// A file has no results of netgauge, or none of this kind; or the picture cannot be written.
     pub fn run(&self) -> Result<ExitCode> {
         let files = self.files.iter().map(|path| Results::read(path));
         let files: Vec<_> = files.collect::<Result<_>>()?;

@@ -67,7 +67,7 @@ impl Results {
     ///
     /// # Errors
     ///
-    /// The file cannot be read, or is not netgauge's.
+    /// The file cannot be read, or has no results of netgauge.
     pub(super) fn read(path: &Path) -> Result<Self> {
         let shown = path.display();
         let text = fs::read_to_string(path).with_context(|| format!("reading {shown}"))?;

@@ -50,7 +50,7 @@ pub enum Topic {
     Buffers(u32),
     /// Connections that carry one message and its echo, over the long cable.
     RampUp,
-    /// A stream that shares a port with a stream of the other protocol.
+    /// A stream of ESP or TCP that shares a port with a stream of the other protocol.
     Beside,
     /// Data in one direction.
     Bulk,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Numbers in words: sentences that are derived from numbers.
+//! Sentences that describe and compare numbers.
 
-/// Two numbers that differ by less than this are described as equal.
+/// Two numbers are described as equal if their ratio differs from 1 by less than this.
 const SAME: f64 = 0.01;
 
 /// Bytes of a KiB.

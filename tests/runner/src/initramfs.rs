@@ -107,8 +107,8 @@ const WELCOME: &[&str] = &[
     "xfrm_user",
 ];
 
-/// The contents of the archive besides the tools: the programs, other files, and the module if it
-/// exists already.
+/// The contents of the archive in addition to the tools: the programs, other files, and the module
+/// if it exists already.
 #[derive(Debug)]
 pub struct Contents {
     /// The directory in which the archive is built.

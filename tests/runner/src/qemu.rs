@@ -396,11 +396,11 @@ const LAST_WORDS: Duration = Duration::from_secs(5);
 /// Number of attempts to boot a guest.
 const BOOTS: u32 = 3;
 
-/// Options of the debug kernel. It prints every report of KASAN instead of only the first one, and
-/// checks freed pages for writes. It reports leaks with the place of their allocation. Slow
-/// emulation raises no alarm and changes no clock. Slabs are checked, because slabs without checks
-/// have arrays of free objects. These arrays keep addresses of allocated objects, and the search
-/// for leaks would take the addresses for references.
+/// Options of the debug kernel. With them, the kernel prints every report of KASAN instead of only
+/// the first one, checks freed pages for writes, and reports where leaked memory was allocated.
+/// Slow emulation raises no alarm and changes no clock. Slabs are checked, because slabs without
+/// checks have arrays of free objects. These arrays keep addresses of allocated objects, and the
+/// search for leaks would take the addresses for references.
 const DEBUG_OPTIONS: &str = concat!(
     "kasan_multi_shot page_poison=on slab_debug=F kmemleak.verbose=1 tsc=nowatchdog ",
     "rcupdate.rcu_cpu_stall_timeout=120 watchdog_thresh=60 sysctl.kernel.hung_task_timeout_secs=600 ",

@@ -93,8 +93,8 @@ fn read(directory: &Path, root: &str, module: &Module, found: &mut BTreeMap<Modu
     }
 }
 
-/// Resolves `path`, which stands in the file of `module`, and returns the module to whose file it
-/// leads. Returns `None` if it leads to another crate or to the same file.
+/// Finds the item that `path` names in the file of `module`, and returns the module whose file has
+/// this item. Returns `None` if the item is in another crate or in the same file.
 fn target(module: &Module, path: &[String], files: &BTreeMap<Module, Paths>) -> Option<Module> {
     let mut absolute = match path.first()?.as_str() {
         "crate" => Vec::new(),

@@ -19,7 +19,8 @@ pub struct Medium {
     pub kind: &'static Kind,
     /// Name of TCP's congestion control; without a name, the system's default.
     pub congestion: Option<String>,
-    /// Whether `-m all` chose this transport, so that the run leaves it out if it does not work.
+    /// Whether `-m all` chose this transport. The run leaves out such a transport if it does not
+    /// work.
     pub optional: bool,
 }
 
