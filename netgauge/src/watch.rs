@@ -31,7 +31,7 @@ pub struct Watch {
 /// The state of a run.
 #[derive(Debug)]
 enum State {
-    /// The run goes on. A signal prints this report, if there is one.
+    /// The run goes on. If a signal comes, this report is printed, if there is one.
     Running(Option<Report>),
     /// The run is complete. The main thread prints its report, or has printed it.
     Over,

@@ -276,7 +276,7 @@ impl Client<'_> {
         result
     }
 
-    /// Makes the peer close this transport, and discards its remaining messages.
+    /// Makes the peer close this transport, and discards the peer's remaining messages.
     fn close(&mut self) -> Result<()> {
         self.control.send(&Message::Close)?;
         while self.control.receive()? != Message::Closed {}

@@ -24,7 +24,7 @@ const STRINGS: [(u8, [&str; 4]); 5] = [
 ];
 
 impl Kind {
-    /// Returns the kind of the instruction with these bytes. May misread code in 16 and 32 bits,
+    /// Returns the kind of the instruction with these bytes. May misread 16-bit and 32-bit code,
     /// which runs during boot.
     pub fn of(bytes: &[u8]) -> Self {
         let (mut lock, mut repeat, mut short) = (false, false, false);

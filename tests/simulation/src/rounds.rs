@@ -16,7 +16,7 @@ const LONGEST: Nanos = 60_000_000_000;
 pub enum Message {
     /// This number of bytes.
     Bytes(u64),
-    /// A random number of full packets, between these two.
+    /// A random number of full packets, from the first of these numbers to the second.
     Packets(u16, u16),
 }
 
