@@ -167,8 +167,8 @@ pub struct AckQueue {
     /// The current round.
     round: u32,
     /// For each class, the number of consecutive turns for which it was passed over. A first turn
-    /// that was requested before the current round began does not count as passing over the rounds
-    /// after it.
+    /// that was requested before the current round began does not count as passing over rounds that
+    /// began after the request.
     passed: [u8; CLASSES],
     /// Number of first turns that were requested before the current round began and are still to be
     /// given.

@@ -13,8 +13,8 @@
 //! accepts skips, and has a window of at most [`MOST_WINDOW`]. These facts hold for each connection
 //! made from a cookie.
 //!
-//! Numbers have 16 bits, and so has the hash. A forged packet with data is taken for an answer once
-//! in 2^15 times, and a forged empty packet once in 2^14 times. The packet does not say when the
+//! Numbers have 16 bits, and so has the hash. On average, one in 2^15 forged packets with data is
+//! taken for an answer, and one in 2^14 forged empty packets. The packet does not say when the
 //! cookie was made, nor how many packets precede it, so several values of both are tried.
 
 use super::options::Options;
@@ -32,11 +32,12 @@ const MOST_BEHIND: u16 = 32;
 /// for a packet are in at most two blocks, so a forged packet costs four hashes.
 const BLOCK: u16 = 32;
 
-/// Number of entries in the caller's table of [marks](Client::mark). With a thousand connections by
-/// cookies per second, each entry stays for four seconds on average.
+/// Number of entries in the caller's table of [marks](Client::mark). If a thousand connections per
+/// second are made from cookies, each entry stays for four seconds on average.
 pub const MARKS: usize = 4096;
 
-/// Separates the hashes of marks from the hashes of cookies, because no epoch is so large.
+/// The hash of a mark has this bit in place of the epoch. No epoch is so large, so the hash differs
+/// from the hashes of cookies.
 const MARK: u64 = 1 << 62;
 
 /// How a packet follows a cookie.
@@ -95,8 +96,8 @@ impl Client {
         [client, here]
     }
 
-    /// Returns how `packet` follows a [`cookie`](Self::cookie) of this or the last epoch, which the
-    /// packet acknowledges. Returns `None` if there was no such cookie.
+    /// Returns how `packet` follows the [`cookie`](Self::cookie) that it acknowledges, from this
+    /// epoch or the previous one. Returns `None` if there was no such cookie.
     pub fn answered(
         &self,
         packet: &Header,
@@ -140,9 +141,9 @@ impl Client {
     }
 
     /// Returns the mark of a cookie. The listener answered `syn` with this cookie, and the client's
-    /// first packet, `packet`, acknowledges it. The mark is an index in a table of [`MARKS`]
-    /// entries, and a nonzero tag. The caller stores the mark of a cookie that made a connection,
-    /// so that the cookie makes no second one.
+    /// first packet, `packet`, acknowledges it. The mark consists of an index in a table of
+    /// [`MARKS`] entries, and of a nonzero tag. The caller stores the mark of a cookie that made a
+    /// connection, so that the cookie makes no second one.
     pub fn mark(
         &self,
         syn: &Header,

@@ -433,7 +433,7 @@ impl Receiver {
         if self.has_hole() {
             self.close_hole(packets, now);
         } else if self.turn != Turn::Waiting || !self.expected.before(self.seen) {
-            // If a request waits for its turn, it stays, and will ask for the rest of the hole.
+            // A request that waits for its turn stays due, and will ask for the rest of the hole.
             self.request = Request::Not;
         }
         self.dropped_for_room = false;

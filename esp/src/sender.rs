@@ -28,10 +28,10 @@
 //!   window.
 //! * The retransmission timer retransmits the first unacknowledged packet, not the last one with
 //!   TXS or TXF. If the receiver has this packet, its answer carries the number that it expects. If
-//!   it lacks the packet, it gets exactly the packet that it needs. The timeout remains in effect
-//!   until everything that was outstanding is acknowledged. Until then, a partial acknowledgement
-//!   makes the sender go back, like a request, and a partial hold makes it retransmit the next
-//!   packet at once. So a row of lost messages costs one timeout, not one each.
+//!   the receiver lacks this packet, the retransmission is exactly what it needs. The timeout
+//!   remains in effect until everything that was outstanding is acknowledged. Until then, a partial
+//!   acknowledgement makes the sender go back, like a request, and a partial hold makes it
+//!   retransmit the next packet at once. So a row of lost messages costs one timeout, not one each.
 //! * Packets that were never sent may be split again at any time, and take new numbers. Packets
 //!   that were sent may be split again only once the receiver has skipped their numbers. From then
 //!   on the receiver rejects these numbers. It reports which of the packets it had received. See

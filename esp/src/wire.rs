@@ -97,7 +97,7 @@ pub struct Header {
 
 impl Header {
     /// Reads the header at the start of `bytes`. Returns `None` if there are fewer than
-    /// [`HEADER_LEN`].
+    /// [`HEADER_LEN`] bytes.
     #[inline]
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         match *bytes {

@@ -55,7 +55,7 @@ pub(super) enum Kind {
     Untrusted,
     /// The turn is the first of a transmission, and was given to the head of a list.
     First,
-    /// The turn is the first of a transmission, and was given concurrently with one of a long
+    /// The turn is the first of a transmission, and was given concurrently with a turn of a long
     /// transmission.
     Concurrent,
 }

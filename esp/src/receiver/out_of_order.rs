@@ -225,7 +225,7 @@ impl Receiver {
         self.out_of_order.delivering
     }
 
-    /// Marks the begin or the end of the delivery of a kept packet.
+    /// Marks the beginning or the end of the delivery of a kept packet.
     pub(in super::super) fn set_delivering(&mut self, delivering: bool) {
         self.out_of_order.delivering = delivering;
     }

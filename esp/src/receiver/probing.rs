@@ -117,8 +117,9 @@ impl Receiver {
     }
 
     /// Notes that a probe was sent, for whatever reason. The answer to the probe shows which
-    /// packets are lost. Each answer restarts the request timer, and the liveness probes of an idle
-    /// connection may be more frequent than this timer.
+    /// packets are lost. This applies to every probe, because each answer restarts the request
+    /// timer, and liveness probes of an idle connection may be sent more often than this timer
+    /// expires.
     pub(in super::super) fn on_probe_sent(&mut self, now: Nanos) {
         if !self.is_scheduled() || self.turn != Turn::Not || self.request != Request::Not {
             return;

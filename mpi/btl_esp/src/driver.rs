@@ -293,7 +293,7 @@ fn lose(peer: Name, module: usize, why: &str) {
     }
 }
 
-/// Closes all connections in order.
+/// Closes all connections cleanly.
 pub fn close() {
     let engine = ENGINE.lock().expect("panics abort").take();
     let Some(mut engine) = engine else { return };

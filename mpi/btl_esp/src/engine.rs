@@ -496,8 +496,8 @@ impl<P: Payload> Engine<P> {
         }
     }
 
-    /// Answers a hello. If both processes connect at once, the connection stays that was opened by
-    /// the process with the lower name.
+    /// Answers a hello. If both processes connect at once, they keep the connection that the
+    /// process with the lower name opened.
     fn answer(&mut self, stream: Stream, module: usize, hello: Hello) {
         let peer = self.peer(hello.caller);
         let link = self.link(peer, module, usize::from(hello.interface));
@@ -648,7 +648,7 @@ impl<P: Payload> Engine<P> {
         true
     }
 
-    /// Handles a connection that the peer closed in order. The link's unsent messages complete as
+    /// Handles a connection that the peer closed cleanly. The link's unsent messages complete as
     /// not sent.
     fn part(&mut self, link: LinkId) {
         self.detach(link, State::Idle);
@@ -656,7 +656,7 @@ impl<P: Payload> Engine<P> {
         self.complete(payloads, false);
     }
 
-    /// Closes all connections in order: sends each peer an end frame and waits for the peer's end
+    /// Closes all connections cleanly: sends each peer an end frame and waits for the peer's end
     /// frame, for at most `patience`.
     pub fn close(&mut self, patience: Duration) {
         self.closing = true;

@@ -278,7 +278,7 @@ impl Payload for Message {
         let mut parts: [&[u8]; SEGMENTS] = [&[]; SEGMENTS];
         for (number, part) in parts.iter_mut().enumerate().take(count) {
             // SAFETY: `des_segments` points to the fragment's segments or, if Open MPI replaced
-            // them, to as many as the count says.
+            // them, to as many segments as the descriptor's count says.
             let segment = unsafe { &*descriptor.des_segments.add(number) };
             let length = segment.seg_len as usize;
             if length > 0 {

@@ -56,8 +56,8 @@ fn describe(name: &str) -> io::Result<Interface> {
     })
 }
 
-/// Returns the rate that the device reports; `None` if the rate is unknown, for which the device
-/// reports -1.
+/// Returns the rate that the device reports; `None` if the device reports -1, which means that the
+/// rate is unknown.
 fn rate(name: &str) -> Option<u32> {
     let text = fs::read_to_string(format!("/sys/class/net/{name}/speed")).ok()?;
     text.trim().parse().ok().filter(|rate| *rate > 0)

@@ -76,8 +76,8 @@ pub struct Link<P> {
     unacknowledged: VecDeque<Frame<P>>,
     /// Number of protected frames that the peer has acknowledged.
     acknowledged: u64,
-    /// Whether an unprotected frame was written after the last acknowledgement, so that its
-    /// delivery is unknown.
+    /// Whether an unprotected frame was written after the last acknowledgement, so that it is
+    /// unknown whether the frame was delivered.
     exposed: bool,
     /// `arrived` is the number of protected frames that have arrived. `confirmed` is the number of
     /// these frames that this end has acknowledged.

@@ -168,7 +168,8 @@ unsafe extern "C" fn free(
     _module: *mut mca_btl_base_module_t,
     descriptor: *mut mca_btl_base_descriptor_t,
 ) -> c_int {
-    // SAFETY: Open MPI passes a descriptor of this component, which it does not use again.
+    // SAFETY: Open MPI passes a descriptor of this component, and does not use the descriptor
+    // again.
     recycle(unsafe { Message::from_descriptor(descriptor) });
     OPAL_SUCCESS
 }

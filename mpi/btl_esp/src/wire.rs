@@ -51,7 +51,7 @@ pub enum Kind {
     Send = 1,
     /// The number of protected frames received on this stream.
     Acknowledgement = 2,
-    /// The sender closes the connection in order. No frame follows.
+    /// The sender closes the connection cleanly. No frame follows.
     End = 3,
     /// A [`Target`], and as many bytes as the target states. The receiver writes these bytes to the
     /// target. The header's length counts the target only.

@@ -189,8 +189,8 @@ pub fn esp_wire(data: &[u8]) {
     assert!(esp::mss(u32::from(header.src)) <= u32::from(header.src));
 }
 
-/// Checks that options that were read are in range, and that they are read unchanged after they
-/// were written.
+/// Checks that parsed options are in range, and that they do not change if they are written and
+/// parsed again.
 fn options(data: &[u8]) {
     let told = esp::Options::parse(data);
     assert!(told.largest_payload.is_none_or(|payload| payload >= 57));

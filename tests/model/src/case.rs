@@ -138,7 +138,8 @@ pub struct Case {
     /// The parameters of the receiver host and of the senders.
     pub configs: [Config; 2],
     /// A change of the parameters during the connections. The time is in nanoseconds after the
-    /// start. The new parameters are the receiver host's and the senders'.
+    /// start. The first new [`Config`] is for the receiver host, and the second one is for the
+    /// senders.
     pub later: Option<(Nanos, [Config; 2])>,
     /// The programs of the receiver's end and the sender's end of each connection.
     pub programs: Vec<[Program; 2]>,

@@ -68,8 +68,8 @@ const USUAL: Nanos = 100 * MS;
 /// Upper bound of the duration of runs that begin with a handshake, in nanoseconds.
 const WITH_HANDSHAKE: Nanos = 1_500 * MS;
 
-/// Upper bound of the duration of runs whose reader makes room late, and for each packet
-/// separately. In nanoseconds.
+/// Upper bound of the duration, in nanoseconds, of runs whose reader makes room late, and for one
+/// packet at a time.
 const WITH_SLOW_READER: Nanos = 500 * MS;
 /// Upper bound of the duration of runs whose reader is slightly late, in nanoseconds.
 const WITH_LATE_READER: Nanos = 200 * MS;

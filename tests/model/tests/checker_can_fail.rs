@@ -10,7 +10,8 @@ use esp_model::families::Family;
 use esp_model::scene::Sights;
 use esp_model::world::Budget;
 
-/// Returns a case of senders with one message each, of the given numbers of packets.
+/// Returns a case in which each sender sends one message. `messages` has the number of packets of
+/// each message.
 fn case(sabotage: Option<Sabotage>, messages: &[u16]) -> Case {
     let sender = |packets: &u16| Program {
         messages: vec![*packets],

@@ -211,8 +211,8 @@ impl SsArgs {
     }
 }
 
-/// Fails if the interface does not exist: an empty list would hide a misspelt name. Sockets of a
-/// removed interface are listed under its number.
+/// Fails if the interface does not exist, because an empty list would hide a misspelt name. Sockets
+/// of a removed interface are listed under its number.
 fn check_interface(name: &str) -> Result<()> {
     let is_number = name.bytes().all(|byte| byte.is_ascii_digit());
     if !is_number && Interface::named(name)?.is_none() {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Joins standard input and output with a connection, as `nc` does for TCP.
+//! Copies standard input to a connection, and received bytes to standard output, as `nc` does for
+//! TCP.
 //!
 //! ```sh
 //! esp_nc -l '*%eth0:2805'

@@ -138,8 +138,8 @@ impl Ring {
         place: usize,
     ) -> io::Result<()> {
         let entry = entry.user_data(((place as u64) << 8) | operation as u64);
-        // SAFETY: by the contract of this function, the caller keeps the memory that `entry` points
-        // to in place until the operation has completed.
+        // SAFETY: by the contract of this function, the memory to which `entry` points is neither
+        // moved nor freed until the operation has completed.
         while unsafe { self.0.submission().push(&entry) }.is_err() {
             // The queue is full, so its entries are handed to the kernel.
             self.0.submit()?;

@@ -349,8 +349,8 @@ static inline int en_resolve(const struct sockaddr *ip, socklen_t length, struct
  * with its interface, as in 02:00:00:00:00:02%eth0. The interface may follow a name or an IP
  * address, too. Returns 1; 0 if the text is no valid host, or no IP address is known for it; or -1
  * with errno: ENODEV if the interface does not exist or is not Ethernet, EHOSTUNREACH if no host
- * answers, ENETUNREACH if the host is behind a router. It blocks for up to three seconds if no host
- * answers.
+ * answers, ENETUNREACH if the host is behind a router. The call blocks for up to three seconds if
+ * no host answers.
  */
 static inline int en_lookup(const char *host, uint16_t port, struct sockaddr_en *address)
 {

@@ -85,8 +85,8 @@ impl Capabilities {
         Err(io::Error::new(io::ErrorKind::TimedOut, message))
     }
 
-    /// Returns the query datagram, for programs that send it from a socket of their own to port 0
-    /// of a host and wait there for the answer. The answer carries the same `nonce`.
+    /// Returns the query datagram, for programs that send it to port 0 of a host from their own
+    /// socket, and wait for the answer on that socket. The answer carries the same `nonce`.
     pub fn query(nonce: u32) -> [u8; 5] {
         let [a, b, c, d] = nonce.to_be_bytes();
         [EDP_QUERY, a, b, c, d]

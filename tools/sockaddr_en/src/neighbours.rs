@@ -54,7 +54,7 @@ impl Neighbour {
     }
 
     /// Returns whether the kernel asks the host again before it relies on the entry. The kernel
-    /// does not do so for entries that an administrator made.
+    /// does not ask again about entries that an administrator made.
     pub fn is_doubted(&self) -> bool {
         self.is_known() && self.is_learned
     }

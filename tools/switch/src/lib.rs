@@ -15,7 +15,7 @@
 //! counted. The crate runs the programs `ip`, `bridge` and `tc` of iproute2.
 //!
 //! A machine has one switch at a time. [`up`] makes a switch that stays until [`down`].
-//! [`Temporary`] makes a switch that ends with the process that made it.
+//! [`Temporary`] makes a switch that is removed when the process that made it ends.
 
 #![forbid(unsafe_code)]
 

@@ -57,8 +57,8 @@ pub fn three_senders(scale: Scale) -> Family {
     )
 }
 
-/// The order of turns: a short transmission among long ones, connections of one host, a socket with
-/// a priority.
+/// The order of turns: a short transmission among long ones, connections of one host, and a socket
+/// with a priority.
 pub fn order(scale: Scale) -> Family {
     let mut cases = Vec::new();
     let late = answers(Program::bytes(1), 0, &[1]);
