@@ -55,11 +55,11 @@ struct Options {
     /// The kernel's directory, as `mk/kernel path` or `mk/debug-kernel path` prints it.
     #[arg(long)]
     kernel: PathBuf,
-    /// --kernel names the kernel of mk/debug-kernel: use the module built for this kernel, fewer
-    /// and larger guests, and longer timeouts.
+    /// Option --kernel names the kernel of mk/debug-kernel: use the module built for this kernel,
+    /// fewer and larger guests, and longer timeouts.
     #[arg(long)]
     debug: bool,
-    /// --kernel names a kernel chosen by RELEASE: use the module built for that release.
+    /// Option --kernel names a kernel chosen by RELEASE: use the module built for that release.
     #[arg(long, conflicts_with = "debug")]
     other: bool,
     /// Use the module and the programs as built last, without building them again.
