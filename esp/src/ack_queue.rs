@@ -385,7 +385,7 @@ impl AckQueue {
         self.scheduled = self.scheduled.saturating_sub(1);
         if self.scheduled == 0 {
             self.last_turn_long = false;
-            // From now on no host is ahead of others.
+            // `ROUNDS` rounds are skipped, so that no host is ahead of others from now on.
             self.round = self.round.wrapping_add(ROUNDS);
         }
     }

@@ -9,7 +9,7 @@ use super::wire::Header;
 /// The reason why a packet was not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DropReason {
-    /// The packet has flags or lengths that no sender combines.
+    /// The packet has a combination of flags or lengths that no sender uses.
     Malformed,
     /// The packet was received before. It is answered with an acknowledgement.
     Duplicate,

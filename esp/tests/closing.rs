@@ -333,7 +333,7 @@ fn an_idle_connection_lasts() {
     pair.run_for(3_600 * S);
     assert_eq!(pair.sides[A].state(), State::Established);
     assert_eq!(pair.sides[B].state(), State::Established);
-    // Two probes per minute in total, each with its answer.
+    // Both ends together send at most two probes per minute, each of which is answered.
     assert!(pair.log.len() <= 2 * 2 * 60 + 2, "{}", pair.log.len());
     pair.send(A, b"still there");
     pair.settle();

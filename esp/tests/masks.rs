@@ -97,7 +97,8 @@ struct Wire {
 }
 
 impl Wire {
-    /// Returns a connection from `isns[0]` to `isns[1]`.
+    /// Returns two connected ends with the initial sequence numbers `isns`. The first end is the
+    /// client.
     fn new(isns: [u16; 2], nonces: [Option<u32>; 2]) -> Self {
         let mut client = End::client(isns[0], nonces[0]);
         let syn = client.send_all(0)[0];

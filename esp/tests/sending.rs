@@ -436,7 +436,7 @@ fn nothing_can_be_queued_behind_the_end() {
 
 #[test]
 fn the_round_trip_is_learnt() {
-    // With 30 ms in each direction, no timeout is too short.
+    // With a latency of 30 ms in each direction, no timeout expires too early.
     let mut pair = Pair::new();
     pair.latency = 30 * MS;
     let mut pair = pair.establish();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Memory of the program that peers may write into, while it is registered.
+//! Memory of the program into which peers may write while the memory is registered.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};

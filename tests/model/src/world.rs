@@ -105,7 +105,7 @@ pub struct World {
     /// Whether a copy of a packet arrives late.
     echoed: bool,
     hosts: Vec<Host>,
-    /// Packets before each host's port, with their arrival times.
+    /// Packets on their way to each host, with their arrival times.
     ports: Vec<VecDeque<(Nanos, Packet)>>,
     /// The sent packets whose fate is not decided yet.
     sent: VecDeque<Packet>,

@@ -354,7 +354,7 @@ pub fn changed(scale: Scale) -> Family {
 pub fn close(scale: Scale) -> Family {
     let mut cases = Vec::new();
     let pairs = [
-        // When the receiver closes its end, and when the sender does.
+        // Each pair says when the receiver closes its end, and when the sender closes its end.
         [Close::Ended, Close::Written],
         [Close::Written, Close::Ended],
         [Close::Written, Close::Written],

@@ -39,7 +39,7 @@ const REFUSED: Duration = Duration::from_secs(1);
 /// Finds out why `target` has not answered. `before` holds the interface's counters from the start
 /// of the ping.
 pub fn examine(target: &Target, tally: &Tally, before: Option<Frames>) -> Evidence {
-    // Frames to the host's own address do not pass the interface.
+    // Frames to the host's own address do not go through the interface.
     let before = before.filter(|_| target.interface.mac != Some(target.mac));
     let frames = before.and_then(|before| frames_since(target, tally, before));
     let mut evidence = Evidence {

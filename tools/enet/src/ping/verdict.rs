@@ -84,7 +84,7 @@ impl Evidence {
         }
     }
 
-    /// Adds a hint if answers may have passed the interface and been dropped in this host.
+    /// Adds a hint if answers may have reached the interface but were dropped in this host.
     fn hint_at_own_input(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(frames) = self.frames else {
             return Ok(());

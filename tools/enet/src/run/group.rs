@@ -27,7 +27,7 @@ impl Group {
     pub fn open(path: &Path) -> Result<Self> {
         let context = || format!("the control group {}", path.display());
         let directory = File::open(path).with_context(context)?;
-        // Every control group but the root has this file.
+        // Every control group has this file, and no other directory does.
         fs::metadata(path.join("cgroup.procs")).with_context(context)?;
         Ok(Self {
             path: path.to_owned(),
