@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! The control group of a socket, and the memory cgroup to which the socket is charged. A socket
-//! takes its control group from its creator, a task or a listener.
+//! takes its control group from its creator, which is a task or a listener. A companion takes it
+//! from the descriptor's socket instead.
 //!
 //! C headers: [`include/linux/cgroup.h`](srctree/include/linux/cgroup.h),
 //! [`include/linux/slab.h`](srctree/include/linux/slab.h) (`kmem_cache_charge`)

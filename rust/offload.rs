@@ -123,10 +123,10 @@ pub(crate) trait Packets: 'static {
     /// later packets may be merged into it.
     fn begins(header: &[u8], len: usize) -> bool;
 
-    /// Adds one packet with `header` and `len` bytes of payload or padding to `whole`, the header
-    /// of the packets counted in `held`. Returns `None`, and leaves `whole` unchanged, if the
-    /// packet does not follow these packets. Segmenting the merged buffer must give the same
-    /// packets again.
+    /// `whole` is the common header of the packets that `held` counts. Changes `whole` so that it
+    /// also covers one more packet, which has `header` and `len` bytes of payload or padding.
+    /// Returns `None`, and leaves `whole` unchanged, if that packet does not follow the others.
+    /// Segmenting the merged buffer must give the same packets again.
     fn join(whole: &mut [u8], header: &[u8], held: Held, len: usize) -> Option<More>;
 }
 

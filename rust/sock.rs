@@ -778,8 +778,8 @@ impl<P: Protocol> NewChild<P> {
             // reference to the front.
             bindings::sk_forget_front(sk);
         }
-        // SAFETY: `sk_clone` made two references: a descriptor's, which the child does not have
-        // yet, and ours.
+        // SAFETY: `sk_clone` made two references, one for us and one for a descriptor. The child
+        // has no descriptor yet, so the descriptor's reference is dropped.
         let sock = unsafe {
             bindings::sock_put(sk);
             SockRef::from_raw(sk)

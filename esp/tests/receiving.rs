@@ -119,7 +119,9 @@ fn a_lost_tail_is_found_by_the_timers_probe() {
     pair.assert_intact();
 }
 
-/// Returns the probes that B has sent for its next expected packet. B must not have sent data.
+/// Returns the probes by which B has asked for the next packet that it expects from A. A probe has
+/// the number before B's first unacknowledged one. B must not have sent data, since a data packet
+/// could have that number too.
 fn probes(pair: &Pair) -> Vec<Header> {
     let conn = pair.sides[B].conn.as_ref().expect("a connection");
     let next = conn.first_unacked();

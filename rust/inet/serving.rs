@@ -8,8 +8,9 @@
 
 use super::{tables::served, *};
 
-/// Serves `ioctl` on TCP's socket, by which `io_uring` asks for the number of queued bytes. Returns
-/// the companion's number if the companion serves the calls.
+/// Serves `ioctl` on TCP's socket. `io_uring` uses this call to ask for the number of queued bytes.
+/// If the companion serves the descriptor's calls, this stores the companion's number in
+/// `argument`; otherwise TCP's own function answers.
 ///
 /// # Safety
 ///

@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Shares of the packets that senders may send behind announcements.
+//! Shares of the packets that senders may send directly after announcements.
 //!
-//! All senders together may have [`UNSCHEDULED`] such packets. Each connection gets a share when it
-//! asks for a turn. An idle connection must not keep its share from the others, so shares lapse. A
-//! share counts only if it was given in the current or the previous [`LAPSE`]. The sender does not
-//! learn that its share has lapsed, and may use it at any time. So connections that resume together
-//! after a pause may send more than [`UNSCHEDULED`] packets. They can do so only once, because the
-//! next turn gives each of them a share of the rest. The excess may cost a timeout of some 10 ms,
-//! which is little compared to [`LAPSE`]. A connection without a share loses a round trip.
+//! An announcement is the packet that starts a transmission. All senders together may have
+//! [`UNSCHEDULED`] packets directly after announcements. Each connection gets a share when it asks
+//! for a turn. An idle connection must not keep its share from the others, so shares lapse. A share
+//! counts only if it was given in the current or the previous [`LAPSE`]. The sender does not learn
+//! that its share has lapsed, and may use it at any time. So connections that resume together after
+//! a pause may send more than [`UNSCHEDULED`] packets. They can do so only once, because the next
+//! turn gives each of them a share of the rest. The excess may cost a timeout of some 10 ms, which
+//! is little compared to [`LAPSE`]. A connection without a share loses a round trip.
 
 use super::super::timers::{Nanos, SECOND};
 
-/// Number of packets that all senders together may send behind announcements. A port with a buffer
-/// of 128 KiB has room for twice as many.
+/// Number of packets that all senders together may send directly after their announcements, without
+/// waiting for a turn. A port with a buffer of 128 KiB has room for twice as many.
 pub const UNSCHEDULED: u16 = 42;
 
 /// If a device has more connections than this, its host reports that to each peer that opens a new

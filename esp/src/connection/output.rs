@@ -185,7 +185,7 @@ impl Connection {
         }
     }
 
-    /// Returns a request that names packets.
+    /// Returns a retransmission request whose payload lists the requested packets.
     #[cold]
     fn naming(&mut self, now: Nanos) -> Transmit {
         let header = Header {

@@ -279,7 +279,8 @@ impl Relay {
         self.shared.settings().mode = mode;
     }
 
-    /// Waits until the relay has handled all earlier frames as the current mode says.
+    /// Waits until the relay has handled, as the current mode says, all frames that reached it
+    /// before this call.
     ///
     /// # Errors
     /// If frames still come after [`patience`].

@@ -100,7 +100,7 @@ pub struct World {
     now: Nanos,
     began: Nanos,
     awake: bool,
-    /// Whether every packet has passed so far.
+    /// Whether the fate of every packet so far was [`Fate::Pass`].
     calm: bool,
     /// Whether a copy of a packet arrives late.
     echoed: bool,

@@ -32,7 +32,7 @@ scenarios! {
 
 const STAGES: u32 = TX_SCHED | TX_SOFTWARE | TX_ACK;
 const HOW: u32 = SOFTWARE | OPT_TSONLY | OPT_ID;
-/// A message of many packets.
+/// The size of a message that takes many packets, in bytes.
 const MANY: usize = 60_000;
 
 /// Sends messages of many packets, each stamped, and takes the reports.

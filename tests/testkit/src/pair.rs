@@ -75,7 +75,8 @@ impl Sent {
 #[derive(Debug)]
 pub struct Side {
     socket: Socket<Bytes>,
-    /// The device. No other socket competes for the turn, unless a test sets [`Device::held`].
+    /// The side's device, with its ACK queue. The side's socket is the only one that uses the
+    /// queue, so it gets each turn at once, unless a test sets [`Device::held`].
     pub device: Device,
     /// Whether the side reads all data as soon as it arrives.
     pub reads: bool,

@@ -287,7 +287,8 @@ mod tests {
         assert_eq!(needed(&["nothing"]), 0);
         assert_eq!(needed(&["byte*"]), 2);
         assert_eq!(needed(&["cut-byte", "joined-byte"]), 2);
-        // Shares are computed from measured figures, so the run of these figures is needed.
+        // `kernel-message-1` is a share of the figure `message-1`, so the run that measures
+        // `message-1` is needed.
         assert_eq!(needed(&["kernel-message-1"]), 1);
         let all_bytes = Wanted(vec!["*byte".to_owned()]);
         assert!(all_bytes.is("cut-byte") && !all_bytes.is_share(BYTE));
