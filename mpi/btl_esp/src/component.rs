@@ -227,7 +227,7 @@ fn make(parameters: &Parameters) -> Result<Vec<*mut mca_btl_base_module_t>, Stri
             Box::into_raw(Box::new(module))
         })
         .collect();
-    driver::start(engine, used, &modules);
+    driver::start(engine, used, &modules, parameters.echoes);
     // SAFETY: `progress` may be called from now on, until `close` unregisters it.
     if unsafe { opal_progress_register(Some(progress)) } == OPAL_SUCCESS {
         PROGRESSING.store(true, Ordering::Relaxed);

@@ -14,7 +14,7 @@ use crate::ffi::*;
 use crate::fragment::Message;
 use crate::module;
 use crate::pairs;
-use crate::reach::Reach;
+use crate::reach::{Echoes, Reach};
 use crate::transport::Interface;
 use crate::wire::Name;
 
@@ -39,12 +39,13 @@ pub fn start(
     engine: Engine<Message>,
     interfaces: Vec<Interface>,
     modules: &[*mut mca_btl_base_module_t],
+    echoes: Echoes,
 ) {
     // Ignored because Open MPI creates modules once per process, so neither value was set before.
     let _ = INTERFACES.set(interfaces);
     let _ = MODULES.set(modules.iter().copied().map(AtomicPtr::new).collect());
     *ENGINE.lock().expect("panics abort") = Some(engine);
-    *REACH.lock().expect("panics abort") = Some(Reach::default());
+    *REACH.lock().expect("panics abort") = Some(Reach::new(echoes));
 }
 
 /// Sets the callback for lost peers.

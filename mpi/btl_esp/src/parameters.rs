@@ -15,6 +15,7 @@ use crate::ffi::{
     mca_base_var_type_t_MCA_BASE_VAR_TYPE_INT as INTEGER,
     mca_base_var_type_t_MCA_BASE_VAR_TYPE_STRING as STRING,
 };
+use crate::reach::Echoes;
 
 /// The values of the parameters, which Open MPI writes.
 #[repr(C)]
@@ -23,6 +24,8 @@ struct Values {
     if_exclude: *mut c_char,
     polled: c_int,
     timeout: c_int,
+    echo_attempts: c_int,
+    echo_timeout: c_int,
     test_links: c_int,
     quiet: c_int,
 }
@@ -38,6 +41,8 @@ static VALUES: Storage = Storage(UnsafeCell::new(Values {
     if_exclude: ptr::null_mut(),
     polled: 8,
     timeout: 10_000,
+    echo_attempts: 3,
+    echo_timeout: 5,
     test_links: 0,
     quiet: 0,
 }));
@@ -53,6 +58,8 @@ pub struct Parameters {
     pub polled: usize,
     /// The time for which a peer's kernel may owe an answer.
     pub timeout: Duration,
+    /// How often a peer's interface is asked whether it can be reached.
+    pub echoes: Echoes,
     /// Number of links over TCP on the loopback device that tests use instead of ESP; 0 for ESP.
     pub test_links: usize,
     /// Whether to print nothing if the module is not loaded.
@@ -61,7 +68,7 @@ pub struct Parameters {
 
 /// The table of parameters. Each entry has the parameter's name, its type, the offset of its value
 /// in [`Values`], and its help text.
-const TABLE: [(&CStr, mca_base_var_type_t, usize, &CStr); 6] = [
+const TABLE: [(&CStr, mca_base_var_type_t, usize, &CStr); 8] = [
     (
         c"if_include",
         STRING,
@@ -85,6 +92,18 @@ const TABLE: [(&CStr, mca_base_var_type_t, usize, &CStr); 6] = [
         INTEGER,
         offset_of!(Values, timeout),
         c"Milliseconds that a peer's kernel may take to answer before its connection counts as cut, from 100 on",
+    ),
+    (
+        c"echo_attempts",
+        INTEGER,
+        offset_of!(Values, echo_attempts),
+        c"EDP echo requests to an interface of a peer before it counts as out of reach, 1 to 10",
+    ),
+    (
+        c"echo_timeout",
+        INTEGER,
+        offset_of!(Values, echo_timeout),
+        c"Milliseconds that the first of these may take to be answered, 1 to 1000; each further one has twice as many",
     ),
     (
         c"test_links",
@@ -156,6 +175,12 @@ pub unsafe fn read() -> Parameters {
         exclude: string(values.if_exclude),
         polled: count(values.polled),
         timeout: Duration::from_millis(count(values.timeout).max(100) as u64),
+        echoes: Echoes {
+            attempts: values.echo_attempts.clamp(1, 10).unsigned_abs(),
+            timeout: Duration::from_millis(
+                values.echo_timeout.clamp(1, 1000).unsigned_abs().into(),
+            ),
+        },
         test_links: count(values.test_links).min(8),
         quiet: values.quiet != 0,
     }

@@ -13,20 +13,32 @@ use sockaddr_en::{Address, EdpSocket, MacAddr};
 use crate::card::Card;
 use crate::transport::Interface;
 
-/// Timeout of the first attempt; each further attempt doubles the timeout.
-const FIRST: Duration = Duration::from_millis(5);
-
-/// Number of attempts.
-const TRIES: u32 = 3;
+/// How often a peer's interface is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Echoes {
+    /// Number of attempts.
+    pub attempts: u32,
+    /// Timeout of the first attempt; each further attempt doubles the timeout.
+    pub timeout: Duration,
+}
 
 /// The known reachability of peers. All ranks of a host share the host's Ethernet addresses, and
 /// each address is tested once.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Reach {
+    echoes: Echoes,
     known: HashMap<(usize, MacAddr), bool>,
 }
 
 impl Reach {
+    /// Returns reachability of which nothing is known.
+    pub fn new(echoes: Echoes) -> Self {
+        Self {
+            echoes,
+            known: HashMap::new(),
+        }
+    }
+
     /// Returns for each of `interfaces` whether it reaches each of `cards`.
     pub fn matrix(&mut self, interfaces: &[Interface], cards: &[Card]) -> Vec<Vec<bool>> {
         let macs: HashSet<_> = cards.iter().map(|card| card.mac).collect();
@@ -60,8 +72,8 @@ impl Reach {
                 asked.push((number, *index, socket, open));
             }
         }
-        let mut wait = FIRST;
-        for _ in 0..TRIES {
+        let mut wait = self.echoes.timeout;
+        for _ in 0..self.echoes.attempts {
             for (_, index, socket, open) in &asked {
                 for mac in open {
                     // Ignored because a request that is refused counts as lost.
