@@ -116,39 +116,53 @@ impl Handler for Frames {
             output::send_reset(device, peer.mac, &header, sum);
             return;
         };
-        // A filter that shortens a packet would remove bytes from the stream, so it can only drop
-        // packets.
-        let whole = skb.len();
-        if !sock.filter(&mut skb, HEADER_LEN) || skb.len() != whole {
-            sock.count_drop();
-            return drop_packet(sock, skb, DropReason::Filter);
-        }
-        skb.forget_device();
-        (net_state.statistics).add(Statistic::EspInPkts, packets.count.into());
-        let now = timer::now();
-        net_state.esp_queues.arrivals().pass(peer.ifindex, now);
-        let mut queue = None;
-        let mut guard = sock.lock_bh(softirq);
-        match guard.locked() {
-            Some(mut esp) => {
-                if process(&mut esp, skb, &header, packets, &peer, now, softirq).is_now() {
-                    queue = esp
-                        .state
-                        .connection()
-                        .map(|c| c.queue_entry.queue().clone());
-                }
+        pass_to(sock, skb, &header, packets, &peer, net_state, softirq);
+    }
+}
+
+/// Passes a packet to `sock`: processes it, or adds it to the backlog while a task owns the socket.
+#[inline]
+fn pass_to(
+    sock: &Sock<Esp>,
+    mut skb: Skb,
+    header: &Header,
+    packets: Packets,
+    peer: &Address,
+    net_state: &NetState,
+    softirq: Softirq<'_>,
+) {
+    // A filter that shortens a packet would remove bytes from the stream, so it can only drop
+    // packets.
+    let whole = skb.len();
+    if !sock.filter(&mut skb, HEADER_LEN) || skb.len() != whole {
+        sock.count_drop();
+        return drop_packet(sock, skb, DropReason::Filter);
+    }
+    skb.forget_device();
+    (net_state.statistics).add(Statistic::EspInPkts, packets.count.into());
+    let now = timer::now();
+    net_state.esp_queues.arrivals().pass(peer.ifindex, now);
+    let mut queue = None;
+    let mut guard = sock.lock_bh(softirq);
+    match guard.locked() {
+        Some(mut esp) => {
+            if process(&mut esp, skb, header, packets, peer, now, softirq).is_now() {
+                queue = esp
+                    .state
+                    .connection()
+                    .map(|c| c.queue_entry.queue().clone());
             }
-            None => {
-                let least = Promise::least_backlog_limit(sock);
-                if let Err(skb) = guard.add_backlog(skb, least) {
-                    keep_promise(&mut guard, sock, skb, packets);
-                }
+        }
+        None => {
+            let least = Promise::least_backlog_limit(sock);
+            if let Err(skb) = guard.add_backlog(skb, least) {
+                keep_promise(&mut guard, sock, skb, packets);
             }
         }
-        drop(guard);
-        if let Some(queue) = queue {
-            ack_queue::serve(&queue, now, softirq);
-        }
+    }
+    drop(guard);
+    if let Some(queue) = queue {
+        ack_queue::serve(&queue, now, softirq);
     }
 }
 
@@ -291,11 +305,7 @@ fn process(
         return mismatch(esp, skb, header, peer, softirq);
     };
     if header.opens() && !crosses(connection, &skb) {
-        drop_packet(sock, skb, DropReason::NoSocket);
-        if let Some(reset) = esp::reset_for(header) {
-            output::send_control(esp, reset);
-        }
-        return Due::NOT;
+        return refuse_syn(esp, skb, header);
     }
     let mut begins_sums = false;
     let mut without_sum = *header;
@@ -314,22 +324,18 @@ fn process(
     }
     let header = &without_sum;
     if sock.tcp_state() == TcpState::SynRecv as u8 && completes(header) {
-        if has_lost_listener(connection) {
-            drop_packet(sock, skb, DropReason::NoSocket);
-            outcome::abort(esp);
-            return Due::NOT;
-        }
-        // The packet may be dropped because, for a while, the child still answers the SYN and the
-        // peer still retransmits.
-        if !connection.life.can_be_accepted() {
-            drop_packet(sock, skb, DropReason::ListenQueue);
+        if let Some(reason) = refusal(connection) {
+            drop_packet(sock, skb, reason);
+            if reason == DropReason::NoSocket {
+                outcome::abort(esp);
+            }
             return Due::NOT;
         }
     }
     sock.note_arrival(&skb);
     let room = connection.room(sock, skb.truesize());
     connection.queue_entry.refresh(&mut connection.engine);
-    let mut outcome = (connection.engine).on_packets(header, packets.count, room, now);
+    let outcome = (connection.engine).on_packets(header, packets.count, room, now);
     if names {
         out_of_order::named(connection, &skb, whole, &outcome, now);
     }
@@ -339,6 +345,19 @@ fn process(
     if begins_sums && outcome.is_of_open_connection() {
         device::sum(esp, now);
     }
+    carry_out(esp, skb, header, packets, outcome, now)
+}
+
+/// Does what the engine has decided after a packet, beginning with the packet itself.
+#[inline]
+fn carry_out(
+    esp: &mut LockedEsp<'_>,
+    skb: Skb,
+    header: &Header,
+    packets: Packets,
+    mut outcome: esp::Outcome,
+    now: u64,
+) -> Due {
     if outcome.deliver && !header.has(flags::RRQ) {
         deliver(esp, skb, header, packets, &mut outcome);
     } else {
@@ -347,7 +366,7 @@ fn process(
         }
         examine(esp, skb, header, packets, &mut outcome);
     }
-    if sock.shared().unread.behind() > 0 {
+    if esp.sock().shared().unread.behind() > 0 {
         out_of_order::hand_over(esp, &mut outcome, now);
     }
     apply_outcome(esp, outcome, now)
@@ -379,6 +398,17 @@ fn crosses(connection: &Connection, skb: &Skb) -> bool {
         || options(skb).mapped == connection.mapped.map(esp::Mapped::swapped)
 }
 
+/// Drops a SYN that the socket's connection does not accept, and answers it with a reset.
+#[cold]
+#[inline(never)]
+fn refuse_syn(esp: &mut LockedEsp<'_>, skb: Skb, header: &Header) -> Due {
+    drop_packet(esp.sock(), skb, DropReason::NoSocket);
+    if let Some(reset) = esp::reset_for(header) {
+        output::send_control(esp, reset);
+    }
+    Due::NOT
+}
+
 /// Parses the options of a SYN or SYN|ACK.
 #[cold]
 #[inline(never)]
@@ -402,10 +432,20 @@ fn completes(header: &Header) -> bool {
     header.has(flags::ACK) && !header.has(flags::SYN | flags::RST)
 }
 
-/// Returns whether the listener of a half-open child no longer accepts connections, although no
-/// call has closed it.
+/// Returns the reason for which a half-open child cannot become a connection, if there is one.
 #[cold]
 #[inline(never)]
+fn refusal(connection: &Connection) -> Option<DropReason> {
+    if has_lost_listener(connection) {
+        return Some(DropReason::NoSocket);
+    }
+    // The packet may be dropped because, for a while, the child still answers the SYN and the
+    // peer still retransmits.
+    (!connection.life.can_be_accepted()).then_some(DropReason::ListenQueue)
+}
+
+/// Returns whether the listener of a half-open child no longer accepts connections, although no
+/// call has closed it.
 fn has_lost_listener(connection: &Connection) -> bool {
     let parent = connection.life.parent();
     let listener = parent.and_then(|parent| parent.queue().lock().listener());
@@ -580,33 +620,8 @@ fn take_answer(
         return drop_packet(listener, skb, DropReason::NoSocket);
     };
     let expected = queue.lock().sent_cookie_within(esp::cookie::LIFE, now);
-    // A cookie carries no nonce, so a packet with a mask does not answer it.
-    let Masked { mask, .. } = skb.note();
-    let answered = if expected && !(header.has_checksum() && mask != 0) {
-        client(peer).answered(&header.with_checksum(false), now, cookie_hash(listener))
-    } else {
-        None
-    };
-    let first = match answered {
-        Some(Answer::First(syn)) => {
-            let mark = client(peer).mark(&syn, header, cookie_hash(listener));
-            Some((syn, mark)).filter(|_| !net_state.cookie_marks.contains(mark))
-        }
-        // The client's first packet after the cookie may be lost, so a later packet is no reason to
-        // reset the connection.
-        Some(Answer::Later) => return drop_packet(listener, skb, DropReason::NoSocket),
-        None => None,
-    };
-    let Some((syn, mark)) = first else {
-        // While this packet waited for the listener's lock, another packet may have created the
-        // connection that this packet belongs to.
-        let section = rcu::Read::enter();
-        let connection = net_state
-            .esp_connections
-            .find(&key(header.dst, peer), &section);
-        if connection.is_none() {
-            output::send_reset(device, peer.mac, header, mask);
-        }
+    let answered = answered_syn(listener, &skb, device, header, peer, expected, now);
+    let Some((syn, mark)) = answered else {
         return drop_packet(listener, skb, DropReason::NoSocket);
     };
     if !queue.lock().has_place() {
@@ -635,6 +650,50 @@ fn take_answer(
         }
         Err(reason) => drop_packet(listener, skb, reason),
     }
+}
+
+/// Returns the SYN whose cookie a packet is the first to answer, and the mark of that cookie. No
+/// packet answers a cookie if none is `expected`. A packet of no connection is answered with a
+/// reset.
+fn answered_syn(
+    listener: &Sock<Esp>,
+    skb: &Skb,
+    device: &Device,
+    header: &Header,
+    peer: &Address,
+    expected: bool,
+    now: u64,
+) -> Option<(Header, (usize, u32))> {
+    let net_state = NetState::of(listener.net());
+    // A cookie carries no nonce, so a packet with a mask does not answer it.
+    let Masked { mask, .. } = skb.note();
+    let answered = if expected && !(header.has_checksum() && mask != 0) {
+        client(peer).answered(&header.with_checksum(false), now, cookie_hash(listener))
+    } else {
+        None
+    };
+    match answered {
+        Some(Answer::First(syn)) => {
+            let mark = client(peer).mark(&syn, header, cookie_hash(listener));
+            if !net_state.cookie_marks.contains(mark) {
+                return Some((syn, mark));
+            }
+        }
+        // The client's first packet after the cookie may be lost, so a later packet is no reason to
+        // reset the connection.
+        Some(Answer::Later) => return None,
+        None => {}
+    }
+    // While this packet waited for the listener's lock, another packet may have created the
+    // connection that this packet belongs to.
+    let section = rcu::Read::enter();
+    let connection = net_state
+        .esp_connections
+        .find(&key(header.dst, peer), &section);
+    if connection.is_none() {
+        output::send_reset(device, peer.mac, header, mask);
+    }
+    None
 }
 
 /// Creates a child of a listener that has room for one. Fails if there is no memory, or if the peer
