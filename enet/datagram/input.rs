@@ -2,14 +2,14 @@
 
 //! Reception of EDP frames.
 
-use super::control;
+use super::{control, sock::Edp};
 use crate::{
     address::{sender, Address},
     edp::wire::{Header, HEADER_LEN},
     events,
     net::{
-        device::Device, namespace::PerNet, packet_type::Handler, rcu, skb::Skb, softirq::Softirq,
-        trace::DropReason,
+        device::Device, namespace::PerNet, packet_type::Handler, rcu, skb::Skb, sock::Sock,
+        softirq::Softirq, trace::DropReason,
     },
     pernet::NetState,
     skb_cb::Origin,
@@ -76,27 +76,33 @@ impl Handler for Frames {
             port: header.src,
             ifindex,
         }));
-        let stats = &sock.shared().stats;
-        sock.note_arrival(&skb);
-        // As in UDP, a filter sees the header, and may truncate the payload.
-        let kept = sock.filter(&mut skb, HEADER_LEN);
-        skb.pull(HEADER_LEN);
-        let queued = if kept {
-            sock.queue_datagram(skb)
-        } else {
-            sock.count_drop();
-            Err((skb, DropReason::Filter))
-        };
-        match queued {
-            Ok(()) => {
-                stats.pkt_rx.count();
-                net_state.statistics.count(Statistic::EdpInDatagrams);
-            }
-            Err((skb, reason)) => {
-                stats.pkt_rx_drop.count();
-                events::edp_drop(&skb, device, Some(sock), Some(&header), reason);
-                skb.refuse(Some(sock), reason);
-            }
+        queue(sock, skb, device, &header, net_state);
+    }
+}
+
+/// Queues a datagram for the reader of `sock`.
+#[inline]
+fn queue(sock: &Sock<Edp>, mut skb: Skb, device: &Device, header: &Header, net_state: &NetState) {
+    let stats = &sock.shared().stats;
+    sock.note_arrival(&skb);
+    // As in UDP, a filter sees the header, and may truncate the payload.
+    let kept = sock.filter(&mut skb, HEADER_LEN);
+    skb.pull(HEADER_LEN);
+    let queued = if kept {
+        sock.queue_datagram(skb)
+    } else {
+        sock.count_drop();
+        Err((skb, DropReason::Filter))
+    };
+    match queued {
+        Ok(()) => {
+            stats.pkt_rx.count();
+            net_state.statistics.count(Statistic::EdpInDatagrams);
+        }
+        Err((skb, reason)) => {
+            stats.pkt_rx_drop.count();
+            events::edp_drop(&skb, device, Some(sock), Some(header), reason);
+            skb.refuse(Some(sock), reason);
         }
     }
 }
