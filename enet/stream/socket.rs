@@ -174,6 +174,32 @@ impl Esp {
         }
     }
 
+    /// Lists a socket as a connection to `peer`, and takes a port if the socket has none.
+    fn list_connection(esp: &LockedEsp<'_>, peer: &Address) -> Result {
+        let sock = esp.sock();
+        let shared = sock.shared();
+        let net_state = NetState::of(sock.net());
+        shared.set_peer(peer);
+        shared.forget_deferred();
+        device::begin(sock);
+        let list = |port| net_state.esp_connections.insert(&key(port, peer), esp);
+        let listed = if shared.binding.is_taken() {
+            list(shared.binding.port())
+        } else {
+            let to = u64::from(peer.ifindex) << 32 | u64::from(peer.port);
+            let hash = net_state.port_secret.hash([peer.mac.to_bits(), to, 0]);
+            ports::take_to_connect(&net_state.esp_ports, sock, &shared.binding, hash, list)
+        };
+        listed.map_err(|e| {
+            shared.set_peer(&Address::default());
+            if e == EEXIST {
+                EADDRNOTAVAIL
+            } else {
+                e
+            }
+        })
+    }
+
     /// Sends the SYN.
     fn start_connecting(esp: &mut LockedEsp<'_>, address: &[u8]) -> Result {
         let sock = esp.sock();
@@ -192,21 +218,7 @@ impl Esp {
         }
         let queue = net_state.esp_queues.of(peer.ifindex)?;
         let sums = esp.state.chosen.sums_at(&net_state.sysctl, queue.speed());
-        shared.set_peer(&peer);
-        shared.forget_deferred();
-        device::begin(sock);
-        let list = |port| net_state.esp_connections.insert(&key(port, &peer), esp);
-        let listed = if shared.binding.is_taken() {
-            list(shared.binding.port())
-        } else {
-            let to = u64::from(peer.ifindex) << 32 | u64::from(peer.port);
-            let hash = net_state.port_secret.hash([peer.mac.to_bits(), to, 0]);
-            ports::take_to_connect(&net_state.esp_ports, sock, &shared.binding, hash, list)
-        };
-        if let Err(e) = listed {
-            shared.set_peer(&Address::default());
-            return Err(if e == EEXIST { EADDRNOTAVAIL } else { e });
-        }
+        Self::list_connection(esp, &peer)?;
         let port = shared.binding.port();
         if let Some(last) = esp.state.connection() {
             last.queue_entry.leave(sock);
