@@ -95,50 +95,9 @@ fn send_from(sock: &Sock<Esp>, connection: &mut Connection, first: Transmit, now
     let mut next = Some(first);
     let mut left = 0_u32;
     while let Some(packet) = next {
-        let sent = match (packet, device) {
-            (_, None) => Err(ENODEV),
-            (Transmit::Control { header, resend }, Some(device)) => {
-                sock.shared()
-                    .promise
-                    .set_granted(connection.engine.granted());
-                let packet = connection.sums(header);
-                let told = Some(&*connection);
-                control(
-                    sock,
-                    &connection.sending,
-                    device,
-                    &peer,
-                    packet,
-                    told,
-                    resend,
-                )
-            }
-            (Transmit::Request(header), Some(device)) => {
-                sock.shared()
-                    .promise
-                    .set_granted(connection.engine.granted());
-                request(sock, connection, device, &peer, header)
-            }
-            (Transmit::Probe(header), Some(device)) => {
-                let packet = connection.sums(header);
-                probe(sock, &connection.sending, device, &peer, packet)
-            }
-            (
-                Transmit::Data {
-                    header,
-                    count,
-                    resend,
-                },
-                Some(device),
-            ) => {
-                connection.sending.note_device(device);
-                let mask = connection.mask(&header);
-                let packets = connection.sending.packets(header, count, mask);
-                packets.and_then(|skb| {
-                    let resent = if resend { count } else { 0 };
-                    data(sock, connection, device, &peer, skb, resent)
-                })
-            }
+        let sent = match device {
+            Some(device) => send(sock, connection, device, &peer, packet),
+            None => Err(ENODEV),
         };
         let count = u32::from(packet.count());
         left = left.wrapping_add(count);
@@ -153,6 +112,53 @@ fn send_from(sock: &Sock<Esp>, connection: &mut Connection, first: Transmit, now
     }
     let statistics = connection.queue_entry.statistics();
     statistics.add(Statistic::EspOutPkts, left);
+}
+
+/// Sends what [`poll`] has returned once.
+#[inline(always)]
+fn send(
+    sock: &Sock<Esp>,
+    connection: &mut Connection,
+    device: &Device,
+    peer: &Address,
+    packet: Transmit,
+) -> Result {
+    let promise = &sock.shared().promise;
+    match packet {
+        Transmit::Control { header, resend } => {
+            promise.set_granted(connection.engine.granted());
+            let packet = connection.sums(header);
+            let sending = &connection.sending;
+            control(
+                sock,
+                sending,
+                device,
+                peer,
+                packet,
+                Some(connection),
+                resend,
+            )
+        }
+        Transmit::Request(header) => {
+            promise.set_granted(connection.engine.granted());
+            request(sock, connection, device, peer, header)
+        }
+        Transmit::Probe(header) => {
+            let packet = connection.sums(header);
+            probe(sock, &connection.sending, device, peer, packet)
+        }
+        Transmit::Data {
+            header,
+            count,
+            resend,
+        } => {
+            connection.sending.note_device(device);
+            let mask = connection.mask(&header);
+            let skb = connection.sending.packets(header, count, mask)?;
+            let resent = if resend { count } else { 0 };
+            data(sock, connection, device, peer, skb, resent)
+        }
+    }
 }
 
 /// Sends packets of the write queue, of which `resent` are retransmissions.
