@@ -425,26 +425,7 @@ pub(super) fn receive(
     if flags & uapi::MSG_OOB != 0 {
         return Err(EINVAL);
     }
-    let result = loop {
-        if let Err(e) = take(&mut guard, msg, &mut progress) {
-            break Err(e);
-        }
-        if progress.is_done(sock) {
-            break Ok(());
-        }
-        if let Some(end) = ended(&mut guard, progress.copied) {
-            break end;
-        }
-        if timeout == 0 {
-            break Err(EAGAIN);
-        }
-        let waited = sleep(call, &mut guard, &mut timeout, || {
-            progress.finds_more(sock) || is_over(sock)
-        });
-        if waited.is_err() {
-            break waited;
-        }
-    };
+    let result = take_all(call, &mut guard, msg, &mut progress, &mut timeout);
     if progress.copied > 0 && !progress.peeks() {
         acknowledge(&mut guard, false);
     }
@@ -456,6 +437,33 @@ pub(super) fn receive(
     match result {
         Err(e) if progress.copied == 0 => Err(e),
         _ => Ok(progress.copied),
+    }
+}
+
+/// Copies queued bytes to the user, and sleeps for more, until the call can return.
+#[inline]
+fn take_all(
+    call: &Call<'_, Esp>,
+    guard: &mut Guard<'_, Esp>,
+    msg: &mut Message<'_>,
+    progress: &mut Progress,
+    timeout: &mut c_long,
+) -> Result {
+    let sock = call.sock();
+    loop {
+        take(guard, msg, progress)?;
+        if progress.is_done(sock) {
+            return Ok(());
+        }
+        if let Some(end) = ended(guard, progress.copied) {
+            return end;
+        }
+        if *timeout == 0 {
+            return Err(EAGAIN);
+        }
+        sleep(call, guard, timeout, || {
+            progress.finds_more(sock) || is_over(sock)
+        })?;
     }
 }
 
