@@ -205,12 +205,39 @@ impl<P: Packets> Registration<P> {
         if packets.is_null() || unsafe { bindings::is_err(packets.cast()) } {
             return packets;
         }
+        // SAFETY: The packets are a list of new buffers, which are ours until we return them. Each
+        // has its own copy of the headers in its linear part, where `skb_segment` or `gso::cut` has
+        // put them.
+        unsafe {
+            if !Self::complete(packets, skb, in_front, mask, summed_around) {
+                bindings::kfree_skb_list(packets);
+                return ENOMEM.to_ptr();
+            }
+        }
+        packets
+    }
+
+    /// Gives each packet in a list its own header, and a checksum with `mask` if the header says
+    /// so. If `summed_around`, an outer layer gets the sum of each packet. Returns `false` without
+    /// memory.
+    ///
+    /// # Safety
+    ///
+    /// The list has been cut out of `whole`, and is exclusively the caller's. The linear part of
+    /// each packet begins with `in_front` bytes of outer headers and the whole buffer's header.
+    unsafe fn complete(
+        packets: *mut bindings::sk_buff,
+        whole: *const bindings::sk_buff,
+        in_front: usize,
+        mask: u32,
+        summed_around: bool,
+    ) -> bool {
+        let headers = in_front.wrapping_add(P::HEADER_LEN);
         let mut packet = packets;
         let mut index = 0_u16;
         while !packet.is_null() {
-            // SAFETY: The packets are a list of new buffers, which are ours until we return them.
-            // Each has its own copy of the headers in its linear part, where `skb_segment` or
-            // `gso::cut` has put them.
+            // SAFETY: By the caller's promise, the packets are valid and exclusively ours, and the
+            // header is in the linear part.
             unsafe {
                 let next = (*packet).__bindgen_anon_1.__bindgen_anon_1.next;
                 let part = Part {
@@ -229,19 +256,18 @@ impl<P: Packets> Registration<P> {
                 if has_checksum && !checksum::append(packet, from, mask)
                     || summed_around && !bindings::skb_sum_for_outer(packet, from)
                 {
-                    bindings::kfree_skb_list(packets);
-                    return ENOMEM.to_ptr();
+                    return false;
                 }
                 if part.last {
                     // A timestamp request concerns the last byte, so it goes to the last packet,
                     // which also has the buffer's owner.
-                    bindings::skb_pass_stamp(packet, skb);
+                    bindings::skb_pass_stamp(packet, whole);
                 }
                 packet = next;
             }
             index = index.wrapping_add(1);
         }
-        packets
+        true
     }
 }
 
