@@ -213,13 +213,11 @@ impl Device {
         if skb.headroom() < room && !skb.make_headroom(self.headroom()) {
             return Err(ENOBUFS);
         }
-        let len = skb.len() as u32;
-        let raw = skb.as_ptr();
         let own = self.address();
         let inside = to == own;
         // SAFETY: The buffer is ours. The device is valid during the call, and a queue that keeps
         // the buffer for longer is flushed before the device is freed.
-        unsafe { bindings::skb_leave_by(raw, self.as_ptr(), ethertype.to_be()) };
+        unsafe { bindings::skb_leave_by(skb.as_ptr(), self.as_ptr(), ethertype.to_be()) };
         let plain = room >= ETHERNET_HEADER && skb.headroom() >= room && self.has_plain_header();
         if plain {
             let mut header = [0; ETHERNET_HEADER];
@@ -236,23 +234,8 @@ impl Device {
             // uses it.
             unsafe { skb.prepend(&header) };
         } else {
-            let from = from.as_ref().map_or(ptr::null(), |mac| mac.0.as_ptr());
-            // SAFETY: The buffer is ours and has room for the header. `to` points to six bytes, and
-            // `from` is null or points to six bytes.
-            let written = unsafe {
-                let to = to.0.as_ptr().cast();
-                let from = from.cast();
-                if inside {
-                    // Additions of the device for the wire, such as a VLAN tag, do not belong in a
-                    // frame that stays in this host.
-                    bindings::eth_header(raw, self.as_ptr(), ethertype, to, from, len)
-                } else {
-                    bindings::dev_hard_header(raw, self.as_ptr(), ethertype, to, from, len)
-                }
-            };
-            if written < 0 {
-                return Err(ENOBUFS);
-            }
+            // SAFETY: The buffer has headroom for the device's header.
+            unsafe { self.create_header(&mut skb, ethertype, from, to, inside)? };
         }
         if inside {
             return self.loop_back(skb);
@@ -266,6 +249,46 @@ impl Device {
             code if code < 0 => Err(Error::from_errno(code)),
             _ => Err(ENOBUFS),
         }
+    }
+
+    /// Adds the header that the device creates, or just an Ethernet header to a frame that stays
+    /// `inside` this host.
+    ///
+    /// # Safety
+    ///
+    /// The buffer has headroom for either header.
+    ///
+    /// # Errors
+    ///
+    /// `ENOBUFS` if the device creates no header.
+    unsafe fn create_header(
+        &self,
+        skb: &mut Skb,
+        ethertype: u16,
+        from: Option<Mac>,
+        to: Mac,
+        inside: bool,
+    ) -> Result {
+        let len = skb.len() as u32;
+        let raw = skb.as_ptr();
+        let from = from.as_ref().map_or(ptr::null(), |mac| mac.0.as_ptr());
+        // SAFETY: By the caller's promise, the buffer has room for the header, and it is borrowed
+        // exclusively. `to` points to six bytes, and `from` is null or points to six bytes.
+        let written = unsafe {
+            let to = to.0.as_ptr().cast();
+            let from = from.cast();
+            if inside {
+                // Additions of the device for the wire, such as a VLAN tag, do not belong in a
+                // frame that stays in this host.
+                bindings::eth_header(raw, self.as_ptr(), ethertype, to, from, len)
+            } else {
+                bindings::dev_hard_header(raw, self.as_ptr(), ethertype, to, from, len)
+            }
+        };
+        if written < 0 {
+            return Err(ENOBUFS);
+        }
+        Ok(())
     }
 
     /// Passes a complete frame to the receive path, as if the device had received it.
