@@ -184,7 +184,30 @@ impl<P: Operations> Vtable<P> {
         // `owner` stays null for a protocol whose sockets outlive their descriptors. A descriptor
         // pins the module by `ops.owner`. A connection without a descriptor only waits for its
         // peer's close, and must not block module exit, which ends the connection.
+        let ops = Self::stream_ops();
+        let record_ops = bindings::proto_ops {
+            sendmsg: Some(send_record::<P>),
+            recvmsg: Some(receive_record::<P>),
+            splice_eof: None,
+            splice_read: None,
+            set_peek_off: None,
+            set_rcvlowat: Some(leave_rcvlowat),
+            ..ops
+        };
+        Vtable {
+            proto: UnsafeCell::new(proto),
+            pinning: UnsafeCell::new(proto),
+            ops: UnsafeCell::new(ops),
+            record_ops: UnsafeCell::new(record_ops),
+            taken: AtomicBool::new(false),
+            registered: AtomicBool::new(false),
+            live: AtomicUsize::new(0),
+            _protocol: PhantomData,
+        }
+    }
 
+    /// Returns the table of calls for sockets of all types but `SOCK_SEQPACKET`.
+    const fn stream_ops() -> bindings::proto_ops {
         // SAFETY: The table consists of numbers and pointers, so all-zero bytes are a valid value.
         let mut ops: bindings::proto_ops = unsafe { mem::zeroed() };
         ops.release = Some(release::<P>);
@@ -213,25 +236,7 @@ impl<P: Operations> Vtable<P> {
         ops.set_peek_off = Some(bindings::sk_set_peek_off);
         ops.mmap = Some(bindings::sock_no_mmap);
         ops.set_rcvlowat = Some(set_rcvlowat::<P>);
-        let record_ops = bindings::proto_ops {
-            sendmsg: Some(send_record::<P>),
-            recvmsg: Some(receive_record::<P>),
-            splice_eof: None,
-            splice_read: None,
-            set_peek_off: None,
-            set_rcvlowat: Some(leave_rcvlowat),
-            ..ops
-        };
-        Vtable {
-            proto: UnsafeCell::new(proto),
-            pinning: UnsafeCell::new(proto),
-            ops: UnsafeCell::new(ops),
-            record_ops: UnsafeCell::new(record_ops),
-            taken: AtomicBool::new(false),
-            registered: AtomicBool::new(false),
-            live: AtomicUsize::new(0),
-            _protocol: PhantomData,
-        }
+        ops
     }
 }
 
