@@ -67,36 +67,21 @@ impl<M: Streams> NewStream<'_, M> {
         }
     }
 
-    /// Makes `child` the companion of the descriptor, and creates a TCP socket with the listener's
-    /// options in front of it.
+    /// Creates a TCP socket for the descriptor, with the options of `listener`.
     ///
     /// # Errors
     ///
-    /// `EINVAL` if the descriptor already has a connection or the child already has a descriptor,
-    /// and the errors of creating a socket. After an error the child is unchanged.
-    pub(crate) fn serve(
-        &mut self,
-        listener: &StreamCall<'_, M>,
-        child: SockRef<M::Protocol>,
-        record: M::Record,
-    ) -> Result {
+    /// `EINVAL` if the descriptor already has a connection, and the errors of creating a socket.
+    fn create_front(&mut self, listener: &RawSock) -> Result {
         if self.is_used() {
             return Err(EINVAL);
         }
-        let companion = KBox::new(
-            Companion::<M> {
-                sock: child,
-                record,
-            },
-            GFP_KERNEL_ACCOUNT,
-        )?;
-        let front = listener.sock();
         let mut made: *mut bindings::socket = ptr::null_mut();
         // SAFETY: The listener holds its namespace. The function writes `made` if it succeeds.
         to_result(unsafe {
             bindings::__sock_create(
-                bindings::sock_net(front.as_ptr()),
-                front.family().into(),
+                bindings::sock_net(listener.as_ptr()),
+                listener.family().into(),
                 bindings::sock_type_SOCK_STREAM as c_int,
                 IPPROTO_TCP as c_int,
                 &mut made,
@@ -111,8 +96,32 @@ impl<M: Streams> NewStream<'_, M> {
             bindings::sock_graft(sk, self.socket);
             bindings::socket_support_zc(self.socket);
             bindings::sock_release(made);
-            RawSock::from_raw(sk).inherit_options(front);
+            RawSock::from_raw(sk).inherit_options(listener);
         }
+        Ok(())
+    }
+
+    /// Makes `child` the companion of the descriptor, and creates a TCP socket with the listener's
+    /// options in front of it.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if the descriptor already has a connection or the child already has a descriptor,
+    /// and the errors of creating a socket. After an error the child is unchanged.
+    pub(crate) fn serve(
+        &mut self,
+        listener: &StreamCall<'_, M>,
+        child: SockRef<M::Protocol>,
+        record: M::Record,
+    ) -> Result {
+        let companion = KBox::new(
+            Companion::<M> {
+                sock: child,
+                record,
+            },
+            GFP_KERNEL_ACCOUNT,
+        )?;
+        self.create_front(listener.sock())?;
         companion.sock.charge();
         let guard = companion.sock.lock();
         // SAFETY: The child is locked, so no other call gives it a descriptor at the same time, and
