@@ -46,12 +46,12 @@ impl Bits {
     }
 
     /// Returns the union of both sets.
-    pub(super) fn and_also(self, other: Self) -> Self {
+    pub(super) fn union(self, other: Self) -> Self {
         self.by_words(other, |a, b| a | b)
     }
 
     /// Returns the intersection of both sets.
-    pub(super) fn within(self, other: Self) -> Self {
+    pub(super) fn intersection(self, other: Self) -> Self {
         self.by_words(other, |a, b| a & b)
     }
 
@@ -112,7 +112,7 @@ impl Bits {
         let mut set = *self;
         for _ in 0..others {
             let Some(last) = set.last() else { return 0 };
-            set = set.within(Self::below(last));
+            set = set.intersection(Self::below(last));
         }
         set.last().unwrap_or(0)
     }

@@ -127,14 +127,14 @@ impl OutOfOrder {
     /// packet that was requested before one of `packets`, and is still missing, is lost again.
     /// Returns whether the last request was spurious.
     fn on_arrival(&mut self, packets: Bits, now: Nanos) -> bool {
-        let came = self.awaited.within(packets);
+        let came = self.awaited.intersection(packets);
         self.awaited = self.awaited.without(packets);
         if came.is_empty() {
             return false;
         }
         self.unanswered = 0;
-        let answers = !came.within(self.last_named).is_empty();
-        if now < self.earliest_answer && !came.within(self.newly_named).is_empty() {
+        let answers = !came.intersection(self.last_named).is_empty();
+        if now < self.earliest_answer && !came.intersection(self.newly_named).is_empty() {
             self.slack = self.slack.saturating_add(1).min(MAX_SLACK);
             self.real_losses = 0;
             return true;
@@ -148,10 +148,10 @@ impl OutOfOrder {
             self.slack = self.slack.saturating_sub(1);
             self.real_losses = 0;
         }
-        if let Some(last) = came.within(self.last_named).last() {
+        if let Some(last) = came.intersection(self.last_named).last() {
             self.awaited = self
                 .awaited
-                .within(self.last_named)
+                .intersection(self.last_named)
                 .without(Bits::below(last));
         }
         false
@@ -162,7 +162,7 @@ impl OutOfOrder {
     #[cold]
     fn advance(&mut self, packets: u16, now: Nanos) -> bool {
         let taken = Bits::below(packets);
-        self.hole_filled |= !self.requested.within(taken).is_empty();
+        self.hole_filled |= !self.requested.intersection(taken).is_empty();
         let needless = self.on_arrival(taken, now);
         self.kept = self.kept.from(packets);
         self.requested = self.requested.from(packets);
@@ -329,7 +329,7 @@ impl Receiver {
         if self.out_of_order.on_arrival(run, now) {
             self.timed = None;
         }
-        self.out_of_order.kept = self.out_of_order.kept.and_also(run);
+        self.out_of_order.kept = self.out_of_order.kept.union(run);
         if self.is_receiving() {
             self.grants.take(count, header.len, room, now);
         }
@@ -422,8 +422,8 @@ impl Receiver {
             self.grants.note_missing();
             self.out_of_order.unanswered = 0;
         }
-        self.out_of_order.requested = self.out_of_order.requested.and_also(wanted);
-        self.out_of_order.awaited = self.out_of_order.awaited.and_also(wanted);
+        self.out_of_order.requested = self.out_of_order.requested.union(wanted);
+        self.out_of_order.awaited = self.out_of_order.awaited.union(wanted);
         self.out_of_order.last_named = wanted;
         self.out_of_order.last_request = now;
         let (usual, _) = self.round_trip(config, rtt);

@@ -103,7 +103,7 @@ impl Sender {
         let sent = self.una.distance(self.next).min(window);
         let mut named = Bits::parse(named)
             .from(ack.distance(self.una))
-            .within(Bits::below(sent));
+            .intersection(Bits::below(sent));
         if now.saturating_sub(self.missing.since) >= guard {
             self.missing.retransmitted = Bits::default();
         }
@@ -114,7 +114,7 @@ impl Sender {
         if self.missing.retransmitted.is_empty() {
             self.missing.since = now;
         }
-        self.missing.named = self.missing.named.and_also(named);
+        self.missing.named = self.missing.named.union(named);
         self.missing.settle();
         if named.has(0) {
             self.resend_first = false;
@@ -135,7 +135,7 @@ impl Sender {
         let outgoing = self.retransmit(seq, self.missing.named.run_from(first), queue);
         let sent = Bits::run(first, outgoing.count);
         self.missing.named = self.missing.named.without(sent);
-        self.missing.retransmitted = self.missing.retransmitted.and_also(sent);
+        self.missing.retransmitted = self.missing.retransmitted.union(sent);
         self.missing.settle();
         if first == 0 {
             self.una_sent_at = Some((seq, now));
