@@ -55,7 +55,7 @@ const LARGEST: u64 = 1_200_000;
 const LEASE: u16 = 256;
 
 /// Number of consecutive spans of full use after which the budget shrinks.
-const FULL: u8 = 16;
+const FULL_SPANS: u8 = 16;
 
 /// Rates are in bytes per 2^16 ns.
 const RATE_SHIFT: u32 = 16;
@@ -109,11 +109,11 @@ pub(super) struct Budget {
     /// Number of granted packets that have not arrived.
     pub(super) in_flight: u32,
     /// The budget: additional turns are given while fewer packets than this are in flight.
-    most: u32,
+    limit: u32,
     ceiling: u32,
     lease: u16,
     /// Number of consecutive spans in which the port was fully used.
-    full: u8,
+    full_spans: u8,
     /// The shortest recent round trip of any connection.
     round_trip: Nanos,
     /// The port's rate, bytes in 2^16 ns.
@@ -138,10 +138,10 @@ impl Default for Budget {
     fn default() -> Self {
         Self {
             in_flight: 0,
-            most: 0,
+            limit: 0,
             ceiling: FIRST_CEILING,
             lease: 0,
-            full: 0,
+            full_spans: 0,
             round_trip: 0,
             rate: 0,
             link: 0,
@@ -168,7 +168,7 @@ impl Budget {
     /// Returns whether one more turn may be given.
     #[inline]
     pub(super) fn has_room(&self) -> bool {
-        self.in_flight < self.most.max(self.least()) && self.arrive_in(SLOW) >= FEWEST
+        self.in_flight < self.limit.max(self.least()) && self.arrive_in(SLOW) >= FEWEST
     }
 
     /// Changes a connection's packets in flight from `before` to `after`.
@@ -245,7 +245,7 @@ impl Budget {
         self.packet = self.packet.saturating_sub(self.packet / 1024);
         self.lease = self.lease.saturating_sub(1);
         if rate >= self.rate / 8 * 7 && self.delay.is_some_and(|delay| delay > self.most_delay()) {
-            self.most = self.most.saturating_sub((self.most / 8).max(1));
+            self.limit = self.limit.saturating_sub((self.limit / 8).max(1));
             return;
         }
         let empty = self.delay.is_some_and(|delay| delay <= self.takes(2));
@@ -254,28 +254,28 @@ impl Budget {
             if self.ceiling > base {
                 self.ceiling = self.ceiling.saturating_sub(1);
             }
-            self.full = self.full.saturating_add(1);
-            if self.full >= FULL {
-                self.full = 0;
-                self.most = self.most.saturating_sub((self.most / 64).max(1));
+            self.full_spans = self.full_spans.saturating_add(1);
+            if self.full_spans >= FULL_SPANS {
+                self.full_spans = 0;
+                self.limit = self.limit.saturating_sub((self.limit / 64).max(1));
             }
             return;
         }
-        self.full = 0;
+        self.full_spans = 0;
         let more = if rate < self.rate / 2 || rate >= self.rate / 16 * 15 {
-            self.most.max(16)
+            self.limit.max(16)
         } else if rate < self.rate / 4 * 3 {
-            (self.most / 2).max(8)
+            (self.limit / 2).max(8)
         } else {
-            (self.most / 8).max(4)
+            (self.limit / 8).max(4)
         };
-        let wanted = self.most.saturating_add(more);
+        let wanted = self.limit.saturating_add(more);
         if wanted > self.ceiling {
             let more = if self.lease > 0 { 0 } else { self.ceiling / 64 };
             self.ceiling = self.ceiling.saturating_add(more.max(1));
         }
         self.ceiling = self.ceiling.min(self.arrive_in(SLOW));
-        self.most = wanted.min(self.ceiling);
+        self.limit = wanted.min(self.ceiling);
     }
 
     /// Returns the time for which packets may queue in the port.
@@ -311,10 +311,10 @@ impl Budget {
         if self.lease == LEASE {
             return;
         }
-        let flight = self.in_flight.min(self.most.max(self.least()));
+        let flight = self.in_flight.min(self.limit.max(self.least()));
         if flight > 0 {
             self.ceiling = (flight / 4 * 3).max(LEAST_CEILING);
-            self.most = self.most.min(self.ceiling);
+            self.limit = self.limit.min(self.ceiling);
             self.lease = LEASE;
         }
     }
