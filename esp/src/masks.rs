@@ -127,11 +127,11 @@ impl Wrapped {
     }
 
     /// Returns the number of times that numbers have wrapped at `seq`. Of all 32-bit numbers that
-    /// end in `seq`, the one nearest to the reference number `here` counts.
+    /// end in `seq`, the one nearest to the reference number counts.
     #[inline]
-    pub(super) const fn at(self, here: Seq, seq: Seq) -> u16 {
-        let ahead = here.distance(seq) as i16;
-        let wide = ((self.0 as u32) << 16) | here.0 as u32;
+    pub(super) const fn count_at(self, reference: Seq, seq: Seq) -> u16 {
+        let ahead = reference.distance(seq) as i16;
+        let wide = ((self.0 as u32) << 16) | reference.0 as u32;
         (wide.wrapping_add(ahead as u32) >> 16) as u16
     }
 }

@@ -216,7 +216,7 @@ impl Sender {
 
     /// Returns the number of times that numbers have wrapped at `seq`.
     pub(super) fn wraps_at(&self, seq: Seq) -> u16 {
-        self.wrapped.at(self.una, seq)
+        self.wrapped.count_at(self.una, seq)
     }
 
     /// Returns the first number that is not acknowledged.

@@ -39,7 +39,7 @@ impl Receiver {
 
     /// Returns the number of times that numbers have wrapped at `seq`.
     pub(in super::super) fn wraps_at(&self, seq: Seq) -> u16 {
-        self.wrapped.at(self.expected, seq)
+        self.wrapped.count_at(self.expected, seq)
     }
 
     /// Notes an upper bound of the window of a peer that has not advertised its window.
