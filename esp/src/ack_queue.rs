@@ -46,7 +46,7 @@
 
 use super::connection::Connection;
 use super::timers::{Nanos, MILLISECOND};
-pub(super) use budget::{least_time, on_wire, Samples};
+pub(super) use budget::{least_time, on_wire, Arrivals, RateSample, RoundTrip, Samples};
 use budget::{link_rate, Budget};
 use hosts::Hosts;
 pub use next_turn::NextTurn;

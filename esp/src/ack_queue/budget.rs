@@ -65,19 +65,43 @@ const RATE_SHIFT: u32 = 16;
 const FRAMING: u32 = 49;
 const SHORTEST: u32 = 84;
 
+/// Packets that arrived at the same time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(in super::super) struct Arrivals {
+    pub(in super::super) packets: u16,
+    /// Number of bytes on the wire.
+    pub(in super::super) bytes: u32,
+    pub(in super::super) at: Nanos,
+}
+
+/// A rate measurement within a turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(in super::super) struct RateSample {
+    pub(in super::super) packets: u16,
+    /// Number of bytes on the wire.
+    pub(in super::super) bytes: u32,
+    /// The time that the packets took.
+    pub(in super::super) elapsed: Nanos,
+}
+
+/// Times from turns to their first packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(in super::super) struct RoundTrip {
+    /// The time of the last turn.
+    pub(in super::super) last: Nanos,
+    /// The least time that any turn of the connection took until its first packet.
+    pub(in super::super) least: Nanos,
+}
+
 /// Measurements of a connection's packets since the queue last took such measurements.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(in super::super) struct Samples {
-    /// The packets that arrived last: how many, their bytes on the wire, and their arrival time.
-    pub(in super::super) arrived: (u16, u32, Nanos),
+    /// The packets that arrived last.
+    pub(in super::super) arrived: Arrivals,
     /// Whether packets were lost.
     pub(in super::super) lost: bool,
-    /// A rate measurement within a turn: the number of packets, their bytes on the wire, and the
-    /// time that they took.
-    pub(in super::super) train: Option<(u16, u32, Nanos)>,
-    /// The time from the turn to its first packet, and the least time that any turn of the
-    /// connection took until its first packet.
-    pub(in super::super) time: Option<(Nanos, Nanos)>,
+    pub(in super::super) rate: Option<RateSample>,
+    pub(in super::super) round_trip: Option<RoundTrip>,
 }
 
 /// Returns the number of bytes that `packets` packets take on the wire, with `payload` bytes of
@@ -184,24 +208,24 @@ impl Budget {
         if samples.lost {
             self.on_loss();
         }
-        if let Some((packets, bytes, time)) = samples.train {
+        if let Some(sample) = samples.rate {
             // The size of a full packet is learned first. If packets were assumed to be short, a
             // slow port would seem to have room for many of them.
-            self.measure_packet(packets, bytes);
-            self.rate = self.rate.max(rate(bytes, time));
+            self.measure_packet(sample.packets, sample.bytes);
+            self.rate = self.rate.max(rate(sample.bytes, sample.elapsed));
             if self.lease == 0 {
                 self.ceiling = self.ceiling.max(self.arrive_in(FAST));
             }
         }
-        if let Some((time, least)) = samples.time {
-            let delay = time.saturating_sub(least);
+        if let Some(RoundTrip { last, least }) = samples.round_trip {
+            let delay = last.saturating_sub(least);
             self.round_trip = match self.round_trip {
                 0 => least,
                 known => least.min(known.saturating_add(known / 64)),
             };
             self.delay = Some(self.delay.map_or(delay, |least| least.min(delay)));
         }
-        let (packets, bytes, _) = samples.arrived;
+        let Arrivals { packets, bytes, .. } = samples.arrived;
         if packets > 0 {
             self.measure_packet(packets, bytes);
             self.arrive(bytes, waits, now);

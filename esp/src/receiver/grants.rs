@@ -20,7 +20,7 @@
 //! * When the receiver's parameters become fixed, the receiver grants the sender the sender's own
 //!   parameters in the same way. Otherwise the sender would keep its last window for ever.
 
-use super::super::ack_queue::{least_time, on_wire};
+use super::super::ack_queue::{least_time, on_wire, RateSample};
 use super::super::config::{Config, LARGEST_WINDOW};
 use super::super::options::{Options, Window};
 use super::super::outcome::Room;
@@ -212,9 +212,8 @@ pub(super) struct Grants {
     loss_memory: u8,
     /// Whether the receiver may acknowledge late: see [`is_near`](Self::is_near).
     near: bool,
-    /// The last rate measurement, until the ACK queue takes it: the number of packets, their bytes
-    /// on the wire, and the time that they took.
-    rate_sample: Option<(u16, u32, Nanos)>,
+    /// The last rate measurement, until the ACK queue takes it.
+    rate_sample: Option<RateSample>,
 }
 
 impl Grants {
@@ -321,10 +320,9 @@ impl Grants {
         self.delay_based.least()
     }
 
-    /// Takes the last rate measurement, if there is a new one. It consists of the number of
-    /// packets, their bytes on the wire, and the time that they took.
+    /// Takes the last rate measurement, if there is a new one.
     #[inline]
-    pub(super) fn take_train(&mut self) -> Option<(u16, u32, Nanos)> {
+    pub(super) fn take_rate_sample(&mut self) -> Option<RateSample> {
         self.rate_sample.take()
     }
 
@@ -370,7 +368,11 @@ impl Grants {
         let bytes = on_wire(packets, payload);
         // Packets that the card has coalesced seem to arrive faster than the link allows.
         let elapsed = elapsed.max(least_time(bytes, self.link));
-        self.rate_sample = Some((packets, bytes, elapsed));
+        self.rate_sample = Some(RateSample {
+            packets,
+            bytes,
+            elapsed,
+        });
         let each = elapsed.checked_div(packets.into()).unwrap_or(0);
         self.pace = Some(self.pace.map_or(each, |least| {
             each.min(least.saturating_add(least.div_ceil(64)))

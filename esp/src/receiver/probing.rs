@@ -23,6 +23,7 @@
 //!   queued behind them in the switch port. So the timer starts at the last arrival of any packet,
 //!   but at most [`PORT_DELAY`] later than it would otherwise.
 
+use super::super::ack_queue::RoundTrip;
 use super::super::config::Config;
 use super::super::rtt::{doubled, Rtt};
 use super::super::seq::Seq;
@@ -66,7 +67,8 @@ impl Receiver {
         let known = timed.probed == timed.sent_at;
         if known {
             self.grants.note_time(timed.window, most, now);
-            self.samples.time = self.grants.least_time().map(|least| (most, least));
+            let least = self.grants.least_time();
+            self.samples.round_trip = least.map(|least| RoundTrip { last: most, least });
             self.turnaround.sample(most);
             self.probes = 0;
         } else if self.turnaround.is_known() {

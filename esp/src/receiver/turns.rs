@@ -3,7 +3,7 @@
 //! A receiver's interface to the ACK queue: its demands, its turns, and the samples that it
 //! reports.
 
-use super::super::ack_queue::{on_wire, Demand, Samples, PARTS};
+use super::super::ack_queue::{on_wire, Arrivals, Demand, Samples, PARTS};
 use super::super::config::Config;
 use super::super::rtt::Rtt;
 use super::super::seq::Seq;
@@ -134,7 +134,7 @@ impl Receiver {
     #[inline]
     pub(in super::super) fn take_samples(&mut self) -> Samples {
         Samples {
-            train: self.grants.take_train(),
+            rate: self.grants.take_rate_sample(),
             ..core::mem::take(&mut self.samples)
         }
     }
@@ -177,22 +177,25 @@ impl Receiver {
     #[cold]
     #[inline(never)]
     pub(in super::super) fn note_arrived(&mut self, count: u16, payload: u16, now: Nanos) {
-        let (packets, bytes) = match self.samples.arrived {
-            (packets, bytes, at) if at == now => (packets, bytes),
+        let arrived = &mut self.samples.arrived;
+        if arrived.at != now {
             // The ACK queue did not take the older sample, which is therefore dropped.
-            _ => (0, 0),
-        };
-        let bytes = bytes.saturating_add(on_wire(count, payload.into()));
-        self.samples.arrived = (packets.saturating_add(count), bytes, now);
+            *arrived = Arrivals {
+                at: now,
+                ..Arrivals::default()
+            };
+        }
+        arrived.packets = arrived.packets.saturating_add(count);
+        arrived.bytes = (arrived.bytes).saturating_add(on_wire(count, payload.into()));
     }
 
     /// Discards the samples of earlier transmissions when a longer one begins: the earlier ones
-    /// were short, and do not show the port's rate. If `measured`, keeps `samples.time`, which the
-    /// first packets of the new transmission have just set.
+    /// were short, and do not show the port's rate. If `measured`, keeps `samples.round_trip`,
+    /// which the first packets of the new transmission have just set.
     #[cold]
     pub(super) fn forget_samples(&mut self, measured: bool) {
         self.samples = Samples {
-            time: self.samples.time.filter(|_| measured),
+            round_trip: self.samples.round_trip.filter(|_| measured),
             ..Samples::default()
         };
     }
