@@ -44,6 +44,15 @@ pub(super) struct Timed {
     pub(super) window: u16,
 }
 
+/// A probe that has opened the window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct OpeningProbe {
+    /// The distance from the last advertised number at which the sender had stopped.
+    distance: u16,
+    /// The time at which the last probe was sent.
+    sent_at: Nanos,
+}
+
 /// The state of probing for the expected packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Probing {
@@ -51,10 +60,7 @@ pub(super) struct Probing {
     pub(super) due: bool,
     /// The time when the wait for the packet began.
     pub(super) since: Nanos,
-    /// Set if a probe has opened the window. The first value is the distance from the last
-    /// advertised number at which the sender had stopped. The second one is the time of the last
-    /// probe.
-    pub(super) opened: Option<(u16, Nanos)>,
+    pub(super) opened: Option<OpeningProbe>,
 }
 
 impl Receiver {
@@ -88,11 +94,11 @@ impl Receiver {
     #[cold]
     pub(super) fn on_late_packet(&mut self, probing: Probing, now: Nanos) {
         let most = now.saturating_sub(probing.since);
-        let Some((distance, probed)) = probing.opened else {
+        let Some(OpeningProbe { distance, sent_at }) = probing.opened else {
             self.turnaround.sample(most);
             return;
         };
-        let least = now.saturating_sub(probed);
+        let least = now.saturating_sub(sent_at);
         let may_end = self.peer.on_stop(distance);
         if self.turnaround.is_known() {
             self.turnaround.sample_between(least, most);
@@ -133,9 +139,12 @@ impl Receiver {
         });
         let distance = self.last_advertised.distance(self.expected);
         if distance > 0 {
-            probing.opened = Some((distance, now));
-        } else if let Some((_, last)) = &mut probing.opened {
-            *last = now;
+            probing.opened = Some(OpeningProbe {
+                distance,
+                sent_at: now,
+            });
+        } else if let Some(probe) = &mut probing.opened {
+            probe.sent_at = now;
         }
         if let (Some(timed), Some(_)) = (&mut self.timed, probing.opened) {
             timed.probed = now;
