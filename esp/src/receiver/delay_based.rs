@@ -26,6 +26,15 @@ const SHORT_WAY: Nanos = 90 * MICROSECOND;
 /// The minimum time for which a measured round trip stays valid.
 const MEMORY: Nanos = 10 * SECOND;
 
+/// The measurement of a sender's turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct LastTurn {
+    /// The window before the turn.
+    window: u16,
+    /// The time from the turn to its first packet.
+    time: Nanos,
+}
+
 /// Measurements of a sender's turns, while no other connection waits for one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct DelayBased {
@@ -34,9 +43,8 @@ pub(super) struct DelayBased {
     least: [Nanos; 2],
     /// The time when the current [`MEMORY`] began.
     since: Nanos,
-    /// The window before the last turn, and the time from that turn to its first packet, until
-    /// [`wanted`](Self::wanted) takes them.
-    shown: Option<(u16, Nanos)>,
+    /// The measurement that [`wanted`](Self::wanted) takes.
+    last_turn: Option<LastTurn>,
     /// Whether the next window is halved, to drain queues and measure the bare path.
     drains: bool,
     /// The time from the last turn to its first packet.
@@ -60,7 +68,7 @@ impl DelayBased {
             *least = time;
         }
         if window > 0 {
-            self.shown = Some((window, time));
+            self.last_turn = Some(LastTurn { window, time });
         }
     }
 
@@ -84,7 +92,7 @@ impl DelayBased {
 
     /// Returns the target time from a turn to its first packet.
     #[inline]
-    pub(super) fn aim(&self) -> Nanos {
+    pub(super) fn target(&self) -> Nanos {
         let least = self.least().unwrap_or(0);
         QUEUE.max(least.saturating_add(least / 2))
     }
@@ -98,12 +106,11 @@ impl DelayBased {
     /// Returns the window that the last measurement asks for; `None` if there is no new
     /// measurement. `most` is the largest window.
     pub(super) fn wanted(&mut self, window: u16, most: u16) -> Option<u16> {
-        let (shown, time) = self.shown.take()?;
+        let LastTurn { window: used, time } = self.last_turn.take()?;
         if core::mem::take(&mut self.drains) {
             return Some(window / 2);
         }
         self.time = time;
-        let aim = self.aim();
         let least = self.least().unwrap_or(time);
         if time > least.saturating_mul(2) {
             self.pressed = false;
@@ -111,9 +118,11 @@ impl DelayBased {
             self.pressed = true;
         }
         let wanted = if time <= least.saturating_add(least / 16) {
-            Nanos::from(shown).saturating_mul(2)
+            Nanos::from(used).saturating_mul(2)
         } else {
-            Nanos::from(shown).saturating_mul(aim).checked_div(time)?
+            Nanos::from(used)
+                .saturating_mul(self.target())
+                .checked_div(time)?
         };
         Some(u16::try_from(wanted.saturating_add(1)).unwrap_or(u16::MAX))
     }

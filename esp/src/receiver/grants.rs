@@ -485,8 +485,9 @@ impl Grants {
     /// packets explain. If so, the packet queued behind packets of other connections, or a host was
     /// slow.
     fn is_behind_others(&self, window: u16) -> bool {
-        self.twice_the_time(window)
-            .is_some_and(|own| self.delay_based.time() > own.saturating_add(self.delay_based.aim()))
+        self.twice_the_time(window).is_some_and(|own| {
+            self.delay_based.time() > own.saturating_add(self.delay_based.target())
+        })
     }
 
     /// Returns whether packets of other connections also arrived between the packets of this train,
@@ -534,7 +535,7 @@ impl Grants {
         };
         // Packets of other connections that arrive in between lower the measured rate, and nothing
         // raises it. So `handover` falls slowly.
-        let handover = arrive(HANDOVER.max(self.delay_based.aim())).saturating_add(STORED);
+        let handover = arrive(HANDOVER.max(self.delay_based.target())).saturating_add(STORED);
         let before = self.handover.unwrap_or(window).saturating_sub(1);
         self.handover = Some(handover.max(before));
         Some(arrive(LEAST_SPAN.max(SPAN / Nanos::from(senders.max(1)))))
