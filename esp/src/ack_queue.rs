@@ -98,10 +98,10 @@ const ROUNDS: u32 = 16;
 const CLASSES: usize = 4;
 
 /// Number of lists that precede the lists of the rounds.
-const BEFORE: u8 = 6;
+const LISTS_BEFORE_ROUNDS: u8 = 6;
 
 /// Number of lists of waiting connections that the caller keeps.
-pub const LISTS: usize = BEFORE as usize + ROUNDS as usize;
+pub const LISTS: usize = LISTS_BEFORE_ROUNDS as usize + ROUNDS as usize;
 
 /// After each turn, up to this many connections are taken from the backlog and, if possible, given
 /// a place in a round.
@@ -137,12 +137,12 @@ impl List {
 
     #[inline]
     fn is_round(self) -> bool {
-        self.0 >= BEFORE
+        self.0 >= LISTS_BEFORE_ROUNDS
     }
 
     #[inline]
     fn of_round(round: u32) -> List {
-        List(BEFORE.saturating_add((round % ROUNDS) as u8))
+        List(LISTS_BEFORE_ROUNDS.saturating_add((round % ROUNDS) as u8))
     }
 }
 
@@ -724,7 +724,7 @@ impl AckQueue {
     /// Returns the round that this list stands for, counted from the current one.
     #[inline]
     fn round_of(&self, list: List) -> Option<u32> {
-        let place = u32::from(list.0.checked_sub(BEFORE)?);
+        let place = u32::from(list.0.checked_sub(LISTS_BEFORE_ROUNDS)?);
         let ahead = place.wrapping_sub(self.round) % ROUNDS;
         Some(self.round.wrapping_add(ahead))
     }
