@@ -240,7 +240,7 @@ impl Settings {
     /// Raises the limit of the send buffer to `bytes` if the limit is less, unless the settings or
     /// the socket's user have set the limit. `net.core.wmem_max` bounds `bytes`.
     pub(crate) fn grow_send_buffer(&self, sock: &RawSock, bytes: u32) {
-        let bytes = bytes.min(Limits::most().send);
+        let bytes = bytes.min(Limits::max().send);
         if self.send_buffer.load(Relaxed) == 0 && sock.send_limit() < bytes {
             sock.set_limits(Some(bytes), None);
         }
@@ -249,7 +249,7 @@ impl Settings {
     /// Raises the limit of the receive buffer like [`grow_send_buffer`](Self::grow_send_buffer),
     /// but `net.core.rmem_max` bounds `bytes`.
     pub(crate) fn grow_receive_buffer(&self, sock: &RawSock, bytes: u32) {
-        let bytes = bytes.min(Limits::most().receive);
+        let bytes = bytes.min(Limits::max().receive);
         if self.receive_buffer.load(Relaxed) == 0 && sock.receive_limit() < bytes {
             sock.set_limits(None, Some(bytes));
         }
@@ -353,7 +353,7 @@ impl Numbers for Settings {
             Setting::Selective => store(&live.selective, 0..=1, number),
             Setting::Buffer(buffer, which) => store(
                 buffer(self),
-                which(Limits::LEAST)..=which(Limits::most()),
+                which(Limits::MIN)..=which(Limits::max()),
                 number,
             ),
         }?;
