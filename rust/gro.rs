@@ -131,7 +131,7 @@ unsafe fn count_held(n: usize) {
 ///
 /// The buffer is valid.
 #[inline]
-unsafe fn notes(skb: *mut bindings::sk_buff) -> *mut bindings::napi_gro_cb {
+unsafe fn gro_cb(skb: *mut bindings::sk_buff) -> *mut bindings::napi_gro_cb {
     // SAFETY: By the caller's promise, the buffer is valid. The field `cb` is aligned for
     // `napi_gro_cb`.
     unsafe { ptr::addr_of_mut!((*skb).cb).cast() }
@@ -146,7 +146,7 @@ unsafe fn notes(skb: *mut bindings::sk_buff) -> *mut bindings::napi_gro_cb {
 unsafe fn pass(skb: *mut bindings::sk_buff) {
     // SAFETY: By the caller's promise, the buffer has a `napi_gro_cb`, and no one else writes it
     // during the call.
-    unsafe { (*notes(skb)).flush = 1 };
+    unsafe { (*gro_cb(skb)).flush = 1 };
 }
 
 /// Receives a packet. Returns a buffer of the list that is to be flushed, or null.
@@ -164,7 +164,7 @@ pub(super) unsafe extern "C" fn receive<P: Packets>(
     // requested number of bytes and does not move until something is pulled. The buffers of the
     // list have their headers in the linear part.
     unsafe {
-        let at = (*notes(skb)).data_offset as u32;
+        let at = (*gro_cb(skb)).data_offset as u32;
         let header: *const u8 =
             bindings::skb_gro_header(skb, at.wrapping_add(P::HEADER_LEN as u32), at).cast();
         if header.is_null() {
@@ -184,7 +184,7 @@ pub(super) unsafe extern "C" fn receive<P: Packets>(
         let seed = SEED.load(Ordering::Relaxed);
         let plain = bindings::gro_hash_plain(skb, header.cast(), P::FLOW_LEN as u32, seed);
         let header = slice::from_raw_parts(header, P::HEADER_LEN);
-        let passes = (*notes(skb)).flush != 0 || STOPPED.load(Ordering::Acquire);
+        let passes = (*gro_cb(skb)).flush != 0 || STOPPED.load(Ordering::Acquire);
         let Found { held, alike } = find::<P>(list, skb, front, at, plain);
         if alike && !passes {
             if let Some(more) = join::<P>(held, skb, header, at, len) {
@@ -291,7 +291,7 @@ unsafe fn join<P: Packets>(
     // references to pages may move.
     unsafe {
         let info = Buffer::from_raw(held).shared();
-        let count = (*notes(held)).count;
+        let count = (*gro_cb(held)).count;
         let way = movable(held, skb, at.wrapping_add(P::HEADER_LEN as u32), len as u32)?;
         let first = slice::from_raw_parts_mut((*held).data.add(at as usize), P::HEADER_LEN);
         // If `held` is a single packet, it still has its checksum, which the core has counted as
@@ -354,7 +354,7 @@ unsafe fn common_mask(
     // SAFETY: By the caller's promise, `held` is valid. This module has taken it, so its
     // `napi_gro_cb` is valid, and a buffer of several packets stores their mask.
     let first = unsafe {
-        if (*notes(held)).count == 1 {
+        if (*gro_cb(held)).count == 1 {
             of_packet(held)?
         } else {
             masks::of_run(held)
