@@ -173,7 +173,7 @@ H(bool, sk_group_has_program, (const struct sock *sk), guard(rcu)(); const struc
  * Compares like TCP after l3mdev_ip_rcv(): a packet from a device in a VRF has come through the
  * VRF and through that device.
  */
-H(bool, sk_hears_device, (const struct sock *sk, const struct net_device *dev), int master = l3mdev_master_ifindex_rcu(dev); return inet_sk_bound_dev_eq(sock_net(sk), READ_ONCE(sk->sk_bound_dev_if), master ?: dev->ifindex, master && master != dev->ifindex ? dev->ifindex : 0))
+H(bool, sk_accepts_device, (const struct sock *sk, const struct net_device *dev), int master = l3mdev_master_ifindex_rcu(dev); return inet_sk_bound_dev_eq(sock_net(sk), READ_ONCE(sk->sk_bound_dev_if), master ?: dev->ifindex, master && master != dev->ifindex ? dev->ifindex : 0))
 
 /* if IPv6 is a separate module, this one must not depend on it */
 #if IS_BUILTIN(CONFIG_IPV6)

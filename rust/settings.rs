@@ -96,7 +96,7 @@ impl RawSock {
 
     /// Returns whether the socket may get frames received by device `ifindex` (`SO_BINDTODEVICE`).
     #[inline]
-    pub(crate) fn hears(&self, ifindex: u32) -> bool {
+    pub(crate) fn accepts_device(&self, ifindex: u32) -> bool {
         let tie = self.bound_device();
         tie == 0 || tie == ifindex
     }

@@ -60,7 +60,7 @@ impl Handler for Frames {
             .edp_ports
             .sockets
             .find_best(header.dst.into(), section, |sock| {
-                if !sock.hears(ifindex) {
+                if !sock.accepts_device(ifindex) {
                     return None;
                 }
                 let fitness = sock

@@ -207,7 +207,8 @@ fn listener<'a>(
     net_state
         .esp_listeners
         .find(header.dst.into(), section, |sock| {
-            sock.shared().binding.takes(header.dst, peer.ifindex) && sock.hears(peer.ifindex)
+            sock.shared().binding.takes(header.dst, peer.ifindex)
+                && sock.accepts_device(peer.ifindex)
         })
 }
 

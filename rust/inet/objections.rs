@@ -120,7 +120,7 @@ impl<P: Operations> Sock<P> {
         // is valid, and the caller is in a read section.
         unsafe {
             usual
-                && bindings::sk_hears_device(front.as_ptr(), device.as_ptr())
+                && bindings::sk_accepts_device(front.as_ptr(), device.as_ptr())
                 && !bindings::sk_group_has_program(front.as_ptr())
                 && !bindings::net_looks_up_by_program(bindings::sock_net(front.as_ptr()))
                 && objection(front).is_none()
