@@ -145,7 +145,7 @@ pub(crate) struct Vtable<P: Protocol> {
     taken: AtomicBool,
     /// Whether the tables are complete and registered.
     registered: AtomicBool,
-    live: AtomicUsize,
+    allocated: AtomicUsize,
     _protocol: PhantomData<fn() -> P>,
 }
 
@@ -201,7 +201,7 @@ impl<P: Operations> Vtable<P> {
             record_ops: UnsafeCell::new(record_ops),
             taken: AtomicBool::new(false),
             registered: AtomicBool::new(false),
-            live: AtomicUsize::new(0),
+            allocated: AtomicUsize::new(0),
             _protocol: PhantomData,
         }
     }

@@ -69,9 +69,9 @@ impl<P: Protocol> Vtable<P> {
     /// Changes the count of sockets whose memory is in use, by 1 or -1.
     pub(in crate::net) fn count(&self, change: isize) {
         if change > 0 {
-            self.live.fetch_add(1, Ordering::Relaxed);
+            self.allocated.fetch_add(1, Ordering::Relaxed);
         } else {
-            self.live.fetch_sub(1, Ordering::Release);
+            self.allocated.fetch_sub(1, Ordering::Release);
         }
     }
 
@@ -167,14 +167,14 @@ impl<P: Operations> Drop for ProtocolRegistration<P> {
         // module.
         loop {
             rcu::barrier();
-            if vtable.live.load(Ordering::Acquire) == 0 {
+            if vtable.allocated.load(Ordering::Acquire) == 0 {
                 break;
             }
             // SAFETY: Module exit runs in process context.
             unsafe { bindings::schedule_timeout_uninterruptible(1) };
         }
-        // The last socket may have decremented `live` in an RCU callback that has yet to free the
-        // socket.
+        // The last socket may have decremented `allocated` in an RCU callback that has yet to free
+        // the socket.
         rcu::barrier();
         // SAFETY: `new` has registered the table, and no socket is left.
         unsafe { bindings::proto_unregister(vtable.proto.get()) };
