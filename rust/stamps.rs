@@ -27,13 +27,13 @@ const STAGES: u32 = bindings::ENET_STAMP_STAGES;
 /// The timestamps that a send call requests, by its control messages or else by the socket's
 /// option. The default requests none.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Wish {
+pub(crate) struct StampRequest {
     flags: u32,
     /// The number that the call has chosen for the message (`SCM_TS_OPT_ID`).
     chosen: u32,
 }
 
-impl Wish {
+impl StampRequest {
     /// Checks the request for a stream. The numbers of a stream count bytes, so a call cannot
     /// choose a number.
     ///
@@ -102,11 +102,11 @@ impl Message<'_> {
     /// The errors of [`cookie`](Self::cookie).
     #[cold]
     #[inline(never)]
-    pub(crate) fn stamp_wish(&mut self, sock: &RawSock) -> Result<Wish> {
+    pub(crate) fn stamp_request(&mut self, sock: &RawSock) -> Result<StampRequest> {
         let cookie = self.cookie(sock)?;
         // SAFETY: The pointer comes from a borrowed `Cookie`, hence is valid.
         let (flags, chosen) = unsafe { ((*cookie.as_ptr()).tsflags, (*cookie.as_ptr()).ts_opt_id) };
-        Ok(Wish {
+        Ok(StampRequest {
             flags: flags & (STAGES | ENET_STAMP_NUMBERS | ENET_STAMP_CHOSEN),
             chosen,
         })

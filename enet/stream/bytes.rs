@@ -16,7 +16,7 @@ use crate::{
         namespace::PerNet,
         skb::{Buffer, Skb},
         sock::{Guard, Sock, TcpState},
-        stamps::Wish,
+        stamps::StampRequest,
         timer, uapi,
         wait::Waiter,
     },
@@ -67,12 +67,12 @@ pub(super) fn send(call: &Call<'_, Esp>, msg: &mut Message<'_>, len: usize) -> R
     }
     let mut sent = 0;
     let mut result = ready_to_send::<false>(call, &mut guard, &mut timeout);
-    let mut wish = Wish::default();
+    let mut request = StampRequest::default();
     if result.is_ok() && (msg.has_control() || call.wants_stamps()) {
         // Control messages are checked as in TCP. Only control messages for timestamps have an
         // effect, because packets get their attributes from the socket and not from one call.
-        let wanted = msg.stamp_wish(call).and_then(Wish::of_bytes);
-        result = wanted.map(|wanted| wish = wanted);
+        let wanted = msg.stamp_request(call).and_then(StampRequest::of_bytes);
+        result = wanted.map(|wanted| request = wanted);
     }
     if result.is_ok() && flags & uapi::MSG_ZEROCOPY != 0 {
         result = begin_in_place(&mut guard.locked(), msg, len);
@@ -82,7 +82,7 @@ pub(super) fn send(call: &Call<'_, Esp>, msg: &mut Message<'_>, len: usize) -> R
             connection.queue_entry.refresh(&mut connection.engine);
         }
         // A send with a timestamp does not wait until the next send fills its packet.
-        let more = flags & uapi::MSG_MORE != 0 && wish.is_nothing();
+        let more = flags & uapi::MSG_MORE != 0 && request.is_nothing();
         result = queue_message(
             call,
             &mut guard,
@@ -90,14 +90,14 @@ pub(super) fn send(call: &Call<'_, Esp>, msg: &mut Message<'_>, len: usize) -> R
             len,
             &mut timeout,
             &mut sent,
-            &mut wish,
+            &mut request,
         );
         if flags & uapi::MSG_ZEROCOPY != 0 {
             msg.end_in_place(sent > 0);
         }
         let mut esp = guard.locked();
-        if !wish.is_nothing() {
-            stamp(&mut esp, &mut wish, sent);
+        if !request.is_nothing() {
+            stamp(&mut esp, &mut request, sent);
         }
         if !is_settled(&mut esp, more, queued) {
             push(&mut esp, timer::now());
@@ -147,16 +147,16 @@ fn joins_last(guard: &mut Guard<'_, Esp>, msg: &mut Message<'_>, len: usize, fla
             .join_last(&sock.shared().unacknowledged, msg, len)
 }
 
-/// Requests the timestamp in `wish` for the last of the `sent` bytes of a send call. Empties
-/// `wish`, so that this happens once.
+/// Requests the timestamp in `request` for the last of the `sent` bytes of a send call. Empties
+/// `request`, so that this happens once.
 #[cold]
 #[inline(never)]
-fn stamp(esp: &mut LockedEsp<'_>, wish: &mut Wish, sent: usize) {
-    let wish = mem::take(wish);
+fn stamp(esp: &mut LockedEsp<'_>, request: &mut StampRequest, sent: usize) {
+    let request = mem::take(request);
     let Some((sock, connection)) = parts(esp).filter(|_| sent > 0) else {
         return;
     };
-    if let Some(stamp) = wish.stamp_bytes(sock, sent as u32) {
+    if let Some(stamp) = request.stamp_bytes(sock, sent as u32) {
         (connection.sending).stamp_last(&mut connection.engine, &stamp);
     }
 }
@@ -229,7 +229,7 @@ fn queue_message(
     len: usize,
     timeout: &mut c_long,
     sent: &mut usize,
-    wish: &mut Wish,
+    request: &mut StampRequest,
 ) -> Result {
     let takes_packet = |esp: &mut LockedEsp<'_>| {
         parts(esp).is_some_and(|(sock, c)| has_room(sock) && c.engine.can_enqueue())
@@ -251,10 +251,10 @@ fn queue_message(
             if let Some((_, connection)) = parts(&mut esp) {
                 connection.sending.uncork(&mut connection.engine);
             }
-            if *timeout == 0 && *sent > 0 && !wish.is_nothing() {
+            if *timeout == 0 && *sent > 0 && !request.is_nothing() {
                 // The call is about to end. Its last packet is stamped now because `push` may send
                 // it.
-                stamp(&mut esp, wish, *sent);
+                stamp(&mut esp, request, *sent);
             }
             push(&mut esp, timer::now());
             await_room(call, guard, timeout, takes_packet)?;

@@ -23,7 +23,7 @@ use crate::{
         message::Message,
         namespace::PerNet,
         sock::{Guard, Sock, TcpState},
-        stamps::Wish,
+        stamps::StampRequest,
         timer, uapi,
         wait::Waiter,
     },
@@ -47,14 +47,14 @@ pub(super) fn send(call: &Call<'_, Esp>, msg: &mut Message<'_>, len: usize) -> R
     let mut timeout = call.send_timeout(flags & uapi::MSG_DONTWAIT != 0);
     let mut guard = call.sock().lock();
     let mut result = ready_to_send::<true>(call, &mut guard, &mut timeout);
-    let mut wish = Wish::default();
+    let mut request = StampRequest::default();
     if result.is_ok() && (msg.has_control() || call.wants_stamps()) {
         // Control messages are checked as in TCP. Only control messages for timestamps have an
         // effect, because packets get their attributes from the socket and not from one call.
-        result = msg.stamp_wish(call).map(|wanted| wish = wanted);
+        result = msg.stamp_request(call).map(|wanted| request = wanted);
     }
     if result.is_ok() {
-        result = queue(call, &mut guard, msg, len, &mut timeout, wish);
+        result = queue(call, &mut guard, msg, len, &mut timeout, request);
     }
     drop(guard);
     match result {
@@ -95,7 +95,7 @@ fn queue(
     msg: &mut Message<'_>,
     len: usize,
     timeout: &mut c_long,
-    wish: Wish,
+    request: StampRequest,
 ) -> Result {
     loop {
         guard.flush_backlog();
@@ -120,8 +120,8 @@ fn queue(
     let unacknowledged = &sock.shared().unacknowledged;
     let engine = &mut connection.engine;
     (connection.sending).take_record(sock, unacknowledged, engine, msg, len)?;
-    if !wish.is_nothing() {
-        if let Some(stamp) = wish.stamp_message(sock) {
+    if !request.is_nothing() {
+        if let Some(stamp) = request.stamp_message(sock) {
             connection.sending.stamp_last(engine, &stamp);
         }
     }
