@@ -243,10 +243,10 @@ H(bool, copy_to_iter_full, (const void *from, size_t len, struct iov_iter *to), 
  * the 16 bytes of the control block that hold the buffer's note
  */
 static_assert(offsetofend(struct tcp_skb_cb, ip_dsfield) >= 16);
-H(void, skb_ask_stamp, (struct sk_buff *skb, u32 flags, u32 number), __sock_tx_timestamp(flags, &skb_shinfo(skb)->tx_flags); skb_shinfo(skb)->tskey = number; TCP_SKB_CB(skb)->txstamp_ack = flags & SOF_TIMESTAMPING_TX_ACK ? TSTAMP_ACK_SK : 0)
+H(void, skb_request_stamp, (struct sk_buff *skb, u32 flags, u32 number), __sock_tx_timestamp(flags, &skb_shinfo(skb)->tx_flags); skb_shinfo(skb)->tskey = number; TCP_SKB_CB(skb)->txstamp_ack = flags & SOF_TIMESTAMPING_TX_ACK ? TSTAMP_ACK_SK : 0)
 H(bool, skb_is_stamped, (const struct sk_buff *skb), return skb_shinfo(skb)->tx_flags & SKBTX_ANY_TSTAMP || TCP_SKB_CB(skb)->txstamp_ack)
-H(void, skb_pass_stamp, (struct sk_buff *to, const struct sk_buff *from), skb_shinfo(to)->tx_flags |= skb_shinfo(from)->tx_flags & SKBTX_ANY_TSTAMP; skb_shinfo(to)->tskey = skb_shinfo(from)->tskey)
-H(void, skb_hand_on_stamp, (struct sk_buff *to, struct sk_buff *from), skb_shinfo(to)->tx_flags = skb_shinfo(from)->tx_flags & SKBTX_ANY_TSTAMP; skb_shinfo(to)->tskey = skb_shinfo(from)->tskey; TCP_SKB_CB(to)->txstamp_ack = TCP_SKB_CB(from)->txstamp_ack; skb_shinfo(from)->tx_flags = 0; TCP_SKB_CB(from)->txstamp_ack = 0)
+H(void, skb_copy_stamp, (struct sk_buff *to, const struct sk_buff *from), skb_shinfo(to)->tx_flags |= skb_shinfo(from)->tx_flags & SKBTX_ANY_TSTAMP; skb_shinfo(to)->tskey = skb_shinfo(from)->tskey)
+H(void, skb_move_stamp, (struct sk_buff *to, struct sk_buff *from), skb_shinfo(to)->tx_flags = skb_shinfo(from)->tx_flags & SKBTX_ANY_TSTAMP; skb_shinfo(to)->tskey = skb_shinfo(from)->tskey; TCP_SKB_CB(to)->txstamp_ack = TCP_SKB_CB(from)->txstamp_ack; skb_shinfo(from)->tx_flags = 0; TCP_SKB_CB(from)->txstamp_ack = 0)
 H(void, skb_report_acked, (struct sk_buff *skb, struct sock *sk), if (TCP_SKB_CB(skb)->txstamp_ack) __skb_tstamp_tx(skb, NULL, NULL, sk, SCM_TSTAMP_ACK))
 H(const struct sock_extended_err *, skb_report, (struct sk_buff *skb), return &SKB_EXT_ERR(skb)->ee)
 /* Takes the timestamps of the queueing discipline and of the driver. */

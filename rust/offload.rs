@@ -261,7 +261,7 @@ impl<P: Packets> Registration<P> {
                 if part.last {
                     // A timestamp request concerns the last byte, so it goes to the last packet,
                     // which also has the buffer's owner.
-                    bindings::skb_pass_stamp(packet, whole);
+                    bindings::skb_copy_stamp(packet, whole);
                 }
                 packet = next;
             }

@@ -210,11 +210,11 @@ impl<P: Protocol> Sock<P> {
 
 impl Buffer {
     /// Requests `stamp`. The buffer is kept until it is acknowledged. The buffer that is sent is a
-    /// clone of it, or is given the request by [`pass_stamp`](Self::pass_stamp).
-    pub(crate) fn ask_stamp(&mut self, stamp: &Stamp) {
+    /// clone of it, or is given the request by [`copy_stamp`](Self::copy_stamp).
+    pub(crate) fn request_stamp(&mut self, stamp: &Stamp) {
         // SAFETY: The buffer is borrowed exclusively. Holders of clones may read the shared fields
         // at any time, in single loads. The helper does not write to the buffer's note.
-        unsafe { bindings::skb_ask_stamp(self.as_ptr(), stamp.flags, stamp.number) };
+        unsafe { bindings::skb_request_stamp(self.as_ptr(), stamp.flags, stamp.number) };
     }
 
     /// Returns whether a timestamp is requested.
@@ -225,15 +225,15 @@ impl Buffer {
 
     /// Gives `to`, which is sent with the last byte of this buffer, this buffer's request for a
     /// timestamp.
-    pub(crate) fn pass_stamp(&self, to: &mut Buffer) {
+    pub(crate) fn copy_stamp(&self, to: &mut Buffer) {
         // SAFETY: Both buffers are valid, and `to` is borrowed exclusively.
-        unsafe { bindings::skb_pass_stamp(to.as_ptr(), self.as_ptr()) };
+        unsafe { bindings::skb_copy_stamp(to.as_ptr(), self.as_ptr()) };
     }
 
     /// Moves this buffer's request for a timestamp to `to`, which now has the last byte.
-    pub(crate) fn hand_on_stamp(&mut self, to: &mut Buffer) {
+    pub(crate) fn move_stamp(&mut self, to: &mut Buffer) {
         // SAFETY: Both buffers are borrowed exclusively.
-        unsafe { bindings::skb_hand_on_stamp(to.as_ptr(), self.as_ptr()) };
+        unsafe { bindings::skb_move_stamp(to.as_ptr(), self.as_ptr()) };
     }
 
     /// Reports that the peer has acknowledged the buffer, if such a report was requested.

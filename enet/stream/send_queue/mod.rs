@@ -248,7 +248,7 @@ impl Sending {
     /// that byte, so that each send call gets reports of its own.
     pub(super) fn stamp_last(&mut self, engine: &mut Connection, stamp: &Stamp) {
         if let Some(last) = self.queue.last_mut() {
-            last.ask_stamp(stamp);
+            last.request_stamp(stamp);
             self.stamped = true;
             engine.seal_last();
         }
@@ -500,7 +500,7 @@ impl Sending {
         if single && clones {
             let header = header.with_checksum(true).emit();
             if let Some(mut skb) = kept.with_header_and_sum(&header, mask, Context::Softirq) {
-                kept.pass_stamp(&mut skb);
+                kept.copy_stamp(&mut skb);
                 return Ok(skb);
             }
         }
@@ -514,7 +514,7 @@ impl Sending {
             )
             .ok_or(ENOBUFS)?;
         if self.stamped {
-            kept.pass_stamp(&mut skb);
+            kept.copy_stamp(&mut skb);
         }
         Ok(skb)
     }
@@ -531,7 +531,7 @@ impl Sending {
         let whole = copy.put(&header.with_checksum(self.with_checksum).emit())
             && copy.put_copy(kept, 0, kept.len())
             && (!self.with_checksum || copy.append_sum(mask));
-        kept.pass_stamp(&mut copy);
+        kept.copy_stamp(&mut copy);
         whole.then_some(copy).ok_or(ENOBUFS)
     }
 
@@ -564,7 +564,7 @@ impl Sending {
                 return Err(ENOBUFS);
             }
             if stamped && ends && here == left {
-                store.pass_stamp(&mut view);
+                store.copy_stamp(&mut view);
             }
             left = left.saturating_sub(here);
             seq = seq.add(here);

@@ -115,7 +115,7 @@ impl Sending {
                 }
                 records::hand_on_bounds(packet, &mut skb, parts == 0);
                 if stamped && parts == 0 {
-                    packet.hand_on_stamp(&mut skb);
+                    packet.move_stamp(&mut skb);
                 }
                 skb.release_header();
                 charge(sock, skb.truesize());
