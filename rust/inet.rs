@@ -417,7 +417,7 @@ impl<'a, M: Streams> StreamCall<'a, M> {
     pub(crate) fn tcp_accepts(&self) -> bool {
         // SAFETY: The socket is TCP's, and the function reads its accept queue as TCP's `poll`
         // does.
-        unsafe { bindings::tcp_has_child(self.sock().as_ptr()) }
+        unsafe { bindings::tcp_can_accept(self.sock().as_ptr()) }
     }
 }
 
