@@ -321,7 +321,7 @@ pub(crate) struct Sock<P: Protocol> {
     retired: AtomicBool,
     /// Received buffers that are out of order. They form a list that is guarded and purged like
     /// `sk_receive_queue`.
-    waiting: UnsafeCell<bindings::sk_buff_head>,
+    out_of_order: UnsafeCell<bindings::sk_buff_head>,
     shared: P::Shared,
     state: UnsafeCell<P::State>,
 }
@@ -396,7 +396,7 @@ impl<P: Protocol> Sock<P> {
             ptr::write(ptr::addr_of_mut!((*this).links), Links::default());
             ptr::write(ptr::addr_of_mut!((*this).child_links), Links::default());
             ptr::write(ptr::addr_of_mut!((*this).retired), AtomicBool::new(false));
-            bindings::skb_queue_head_init(ptr::addr_of_mut!((*this).waiting).cast());
+            bindings::skb_queue_head_init(ptr::addr_of_mut!((*this).out_of_order).cast());
             ptr::write(ptr::addr_of_mut!((*this).shared), shared);
             ptr::write(ptr::addr_of_mut!((*this).state), UnsafeCell::new(state));
             (*sk).sk_destruct = Some(Self::destruct);
@@ -425,7 +425,7 @@ impl<P: Protocol> Sock<P> {
             super::timer::cancel(&*this);
             (*this).retire();
             Queue::from_raw(ptr::addr_of_mut!((*sk).sk_receive_queue)).purge();
-            Queue::from_raw((*this).waiting.get()).purge();
+            Queue::from_raw((*this).out_of_order.get()).purge();
             // The error queue still holds the reports that no call has received. The core leaves
             // them to the protocol.
             Queue::from_raw(ptr::addr_of_mut!((*sk).sk_error_queue)).purge();
@@ -625,18 +625,18 @@ impl<P: Protocol<Kind = Stream>> Locked<'_, P> {
 
     /// Returns the received buffers that are out of order, also charged to the receive memory.
     #[inline]
-    pub(crate) fn waiting_queue(&mut self) -> &mut Queue {
+    pub(crate) fn out_of_order_queue(&mut self) -> &mut Queue {
         // SAFETY: The list is part of the locked socket, was initialised by `Sock::init`, and is
         // reached only through `Locked`, which `self` borrows exclusively.
-        unsafe { Queue::from_raw(self.sock.waiting.get()) }
+        unsafe { Queue::from_raw(self.sock.out_of_order.get()) }
     }
 
     /// Queues a received out-of-order buffer, after the last queued buffer for which `follows`
     /// returns true.
-    pub(crate) fn queue_waiting(&mut self, skb: Skb, follows: impl Fn(&Buffer) -> bool) {
+    pub(crate) fn queue_out_of_order(&mut self, skb: Skb, follows: impl Fn(&Buffer) -> bool) {
         let sock = self.sock;
         // SAFETY: The queue is this socket's.
-        unsafe { self.waiting_queue().insert(sock, skb, follows) };
+        unsafe { self.out_of_order_queue().insert(sock, skb, follows) };
     }
 }
 

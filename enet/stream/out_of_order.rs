@@ -44,7 +44,7 @@ pub(super) fn keep(esp: &mut LockedEsp<'_>, skb: Skb, header: &Header) {
             .saturating_add(skb.truesize()),
     );
     let seq = header.seq;
-    esp.queue_waiting(skb, |other| !seq_of(other).after(seq));
+    esp.queue_out_of_order(skb, |other| !seq_of(other).after(seq));
 }
 
 /// Returns the number of the first packet in a kept buffer.
@@ -58,7 +58,7 @@ fn seq_of(buffer: &Buffer) -> Seq {
 #[inline(never)]
 pub(super) fn hand_over(esp: &mut LockedEsp<'_>, outcome: &mut esp::Outcome, now: u64) {
     let sock = esp.sock();
-    while let Some(first) = esp.waiting_queue().first().map(seq_of) {
+    while let Some(first) = esp.out_of_order_queue().first().map(seq_of) {
         let keeps = |connection: &Connection| connection.engine.keeps();
         if !esp.state.connection().is_some_and(|c| keeps(c)) {
             return discard(esp);
@@ -89,7 +89,7 @@ pub(super) fn hand_over(esp: &mut LockedEsp<'_>, outcome: &mut esp::Outcome, now
 
 /// Removes the first kept buffer.
 fn take(esp: &mut LockedEsp<'_>) -> Option<Skb> {
-    let skb = esp.waiting_queue().pop()?;
+    let skb = esp.out_of_order_queue().pop()?;
     charge(
         esp,
         esp.sock()
@@ -111,7 +111,7 @@ pub(super) fn drop_all(esp: &mut LockedEsp<'_>) {
 
 /// Frees all kept buffers.
 fn discard(esp: &mut LockedEsp<'_>) {
-    esp.waiting_queue().purge();
+    esp.out_of_order_queue().purge();
     charge(esp, 0);
 }
 
