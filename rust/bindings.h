@@ -53,4 +53,4 @@ static const __u32 ENET_SOCK_MIN_RCVBUF __maybe_unused = SOCK_MIN_RCVBUF;
  */
 static const int ENET_GRO_OTHER __maybe_unused = 0;
 static const int ENET_GRO_SAME_WAY __maybe_unused = 1;
-static const int ENET_GRO_ALIKE __maybe_unused = 2;
+static const int ENET_GRO_MERGEABLE __maybe_unused = 2;

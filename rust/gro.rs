@@ -185,8 +185,8 @@ pub(super) unsafe extern "C" fn receive<P: Packets>(
         let plain = bindings::gro_hash_plain(skb, header.cast(), P::FLOW_LEN as u32, seed);
         let header = slice::from_raw_parts(header, P::HEADER_LEN);
         let passes = (*gro_cb(skb)).flush != 0 || STOPPED.load(Ordering::Acquire);
-        let Found { held, alike } = find::<P>(list, skb, front, at, plain);
-        if alike && !passes {
+        let Found { held, mergeable } = find::<P>(list, skb, front, at, plain);
+        if mergeable && !passes {
             if let Some(more) = join::<P>(held, skb, header, at, len) {
                 return match more {
                     More::May => ptr::null_mut(),
@@ -210,7 +210,7 @@ struct Found {
     held: *mut bindings::sk_buff,
     /// Whether the packet may be merged into `held`. If not, `held` is only flushed, so that the
     /// packet does not overtake it.
-    alike: bool,
+    mergeable: bool,
 }
 
 /// Finds the held buffer of the same connection as `skb`.
@@ -250,14 +250,14 @@ unsafe fn find<P: Packets>(
             if other.get(..P::FLOW_LEN) == header.get(..P::FLOW_LEN) {
                 return Found {
                     held,
-                    alike: found == bindings::ENET_GRO_ALIKE,
+                    mergeable: found == bindings::ENET_GRO_MERGEABLE,
                 };
             }
         }
     }
     Found {
         held: ptr::null_mut(),
-        alike: false,
+        mergeable: false,
     }
 }
 

@@ -121,7 +121,7 @@ H(bool, tcp_is_special, (const struct sock *sk), return tcp_sk(sk)->repair || tc
  * reuseport sockets (SK_USER_DATA_BPF) does not count, as long as no program selects from it.
  */
 H(bool, sk_has_user, (const struct sock *sk), const uintptr_t user = (uintptr_t)READ_ONCE(*(void *const *)&sk->sk_user_data); return user && !(user & SK_USER_DATA_BPF))
-H(bool, sk_wakes_readers_alike, (const struct sock *a, const struct sock *b), return READ_ONCE(a->sk_data_ready) == READ_ONCE(b->sk_data_ready))
+H(bool, sk_has_same_data_ready, (const struct sock *a, const struct sock *b), return READ_ONCE(a->sk_data_ready) == READ_ONCE(b->sk_data_ready))
 H(bool, inet_v6only, (const struct sock *sk), return ipv6_only_sock(sk))
 H(u16, inet_own_end, (const struct sock *sk, u8 *address), struct in6_addr own = {}; if (sk->sk_family == AF_INET6) own = *inet6_rcv_saddr(sk); else ipv6_addr_set_v4mapped(inet_sk(sk)->inet_rcv_saddr, &own); memcpy(address, &own, sizeof(own)); return READ_ONCE(inet_sk(sk)->inet_num))
 H(int, inet_write_name, (void *name, bool v6, const u8 *address, u16 port), if (v6) { struct sockaddr_in6 sin6 = { .sin6_family = AF_INET6, .sin6_port = htons(port) }; memcpy(&sin6.sin6_addr, address, 16); memcpy(name, &sin6, sizeof(sin6)); return sizeof(sin6); } struct sockaddr_in sin = { .sin_family = AF_INET, .sin_port = htons(port) }; memcpy(&sin.sin_addr, address + 12, 4); memcpy(name, &sin, sizeof(sin)); return sizeof(sin))
@@ -354,13 +354,13 @@ static inline bool gro_same_way(const struct sk_buff *held, const struct sk_buff
  */
 static inline bool gro_same_state(struct sk_buff *held, struct sk_buff *skb) { return !skb_metadata_differs(held, skb) && (likely(!(held->slow_gro | skb->slow_gro)) || (!skb_metadata_dst_cmp(held, skb) && skb_get_nfct(held) == skb_get_nfct(skb) && !skb_has_extensions(held) && !skb_has_extensions(skb))); }
 /*
- * Returns ENET_GRO_ALIKE if the packets came the same way and may be merged. The core's comparison
- * decides this or, for a plain packet, this module's comparison. Returns ENET_GRO_SAME_WAY if the
- * packets only came the same way. Returns ENET_GRO_OTHER if they came different ways. Also returns
- * ENET_GRO_OTHER unless exactly the tags and a header of this module (`own` bytes) were pulled from
- * the held packet.
+ * Returns ENET_GRO_MERGEABLE if the packets came the same way and may be merged. The core's
+ * comparison decides this or, for a plain packet, this module's comparison. Returns
+ * ENET_GRO_SAME_WAY if the packets only came the same way. Returns ENET_GRO_OTHER if they came
+ * different ways. Also returns ENET_GRO_OTHER unless exactly the tags and a header of this module
+ * (`own` bytes) were pulled from the held packet.
  */
-H(int, gro_compare, (struct sk_buff *held, struct sk_buff *skb, const void *tags, u32 len, u32 own, bool plain), if (skb_gro_offset(held) != len + own) return ENET_GRO_OTHER; if (NAPI_GRO_CB(held)->same_flow) return ENET_GRO_ALIKE; if (!plain || !gro_same_way(held, skb, tags, len)) return ENET_GRO_OTHER; return gro_same_state(held, skb) ? ENET_GRO_ALIKE : ENET_GRO_SAME_WAY)
+H(int, gro_compare, (struct sk_buff *held, struct sk_buff *skb, const void *tags, u32 len, u32 own, bool plain), if (skb_gro_offset(held) != len + own) return ENET_GRO_OTHER; if (NAPI_GRO_CB(held)->same_flow) return ENET_GRO_MERGEABLE; if (!plain || !gro_same_way(held, skb, tags, len)) return ENET_GRO_OTHER; return gro_same_state(held, skb) ? ENET_GRO_MERGEABLE : ENET_GRO_SAME_WAY)
 /*
  * `most` is the length after merging. The administrator's limit for IPv4 applies, since the length
  * field of this protocol's header has 16 bits, like IPv4's length field.

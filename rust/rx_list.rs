@@ -56,9 +56,9 @@ impl Run {
         let from = P::HEADER_LEN as u32;
         // SAFETY: Both buffers are exclusively ours, and `len` bytes follow the header of `other`.
         let way = unsafe {
-            let alike =
+            let same_flow =
                 bindings::list_same_sender(first, other) && bindings::list_same_way(first, other);
-            alike.then(|| gro::movable(first, other, from, len as u32))
+            same_flow.then(|| gro::movable(first, other, from, len as u32))
         };
         let Some(way) = way.flatten() else {
             return Err(skb);

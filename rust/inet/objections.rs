@@ -115,7 +115,7 @@ impl<P: Operations> Sock<P> {
         };
         // SAFETY: Both sockets are valid, and the function makes single loads. The callback of a
         // companion is always the core's.
-        let usual = unsafe { bindings::sk_wakes_readers_alike(front.as_ptr(), self.as_ptr()) };
+        let usual = unsafe { bindings::sk_has_same_data_ready(front.as_ptr(), self.as_ptr()) };
         // SAFETY: The socket in front of a companion is TCP's, and holds its namespace. The device
         // is valid, and the caller is in a read section.
         unsafe {

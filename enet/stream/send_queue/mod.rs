@@ -720,8 +720,8 @@ impl esp::WriteQueue for Sending {
             let more: TxCb = next.note();
             let bytes = usize::from(most.saturating_sub(run)).saturating_mul(more.size.into());
             fragments = fragments.saturating_add(next.fragments_in(more.done as usize, bytes));
-            let alike = more.size == note.size && next.notice_id() == notice;
-            if !alike || fragments > most_fragments() {
+            let same_run = more.size == note.size && next.notice_id() == notice;
+            if !same_run || fragments > most_fragments() {
                 break;
             }
             run = run.saturating_add(more.count);
