@@ -93,14 +93,14 @@ fn send_from(sock: &Sock<Esp>, connection: &mut Connection, first: Transmit, now
     let peer = sock.shared().peer();
     let device = Device::find(sock.net(), peer.ifindex, &section);
     let mut next = Some(first);
-    let mut left = 0_u32;
+    let mut sent_packets = 0_u32;
     while let Some(packet) = next {
         let sent = match device {
             Some(device) => send(sock, connection, device, &peer, packet),
             None => Err(ENODEV),
         };
         let count = u32::from(packet.count());
-        left = left.wrapping_add(count);
+        sent_packets = sent_packets.wrapping_add(count);
         if sent.is_err() {
             // The packet counts as lost on the wire: the protocol retransmits it.
             let stats = &mut connection.engine.stats;
@@ -111,7 +111,7 @@ fn send_from(sock: &Sock<Esp>, connection: &mut Connection, first: Transmit, now
         next = poll(connection, now);
     }
     let statistics = connection.queue_entry.statistics();
-    statistics.add(Statistic::EspOutPkts, left);
+    statistics.add(Statistic::EspOutPkts, sent_packets);
 }
 
 /// Sends what [`poll`] has returned once.
