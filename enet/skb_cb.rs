@@ -70,14 +70,14 @@ pub(crate) struct TxCb {
     /// they are sent.
     pub(crate) flags: u8,
     /// Acknowledged bytes at the start of the buffer.
-    pub(crate) done: u32,
+    pub(crate) acked_bytes: u32,
 }
 
 impl TxCb {
     /// Returns whether the buffer has only ever held the `count` packets from `seq` on.
     #[inline]
     pub(crate) fn is_all(&self, seq: Seq, count: u16) -> bool {
-        self.done == 0 && self.seq == seq.0 && self.count == count
+        self.acked_bytes == 0 && self.seq == seq.0 && self.count == count
     }
 
     /// Returns the offset in bytes of the packet that follows the first `index` unacknowledged
@@ -85,13 +85,13 @@ impl TxCb {
     #[inline]
     pub(crate) fn offset(&self, index: u16) -> usize {
         let bytes = u32::from(index).saturating_mul(self.size.into());
-        self.done.saturating_add(bytes) as usize
+        self.acked_bytes.saturating_add(bytes) as usize
     }
 
     /// Removes the first `count` packets, which are acknowledged. At least one packet remains.
     #[inline]
     pub(crate) fn acknowledge(&mut self, count: u16) {
-        self.done = self.offset(count) as u32;
+        self.acked_bytes = self.offset(count) as u32;
         self.seq = self.seq.wrapping_add(count);
         self.count = self.count.saturating_sub(count);
         self.flags &= !flags::TXS;
@@ -103,17 +103,17 @@ impl Note for TxCb {
     fn to_words(self) -> Words {
         let numbers = u64::from(self.count) << 16 | u64::from(self.seq);
         let form = u64::from(self.flags) << 16 | u64::from(self.size);
-        [form << 32 | numbers, self.done.into()]
+        [form << 32 | numbers, self.acked_bytes.into()]
     }
 
     #[inline]
-    fn from_words([word, done]: Words) -> Self {
+    fn from_words([word, acked_bytes]: Words) -> Self {
         TxCb {
             seq: word as u16,
             count: (word >> 16) as u16,
             size: (word >> 32) as u16,
             flags: (word >> 48) as u8,
-            done: done as u32,
+            acked_bytes: acked_bytes as u32,
         }
     }
 }

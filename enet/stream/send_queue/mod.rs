@@ -128,7 +128,7 @@ fn is_store(buffer: &Buffer) -> bool {
 fn unacknowledged_in(buffer: &Buffer) -> usize {
     buffer
         .len()
-        .saturating_sub(buffer.note::<TxCb>().done as usize)
+        .saturating_sub(buffer.note::<TxCb>().acked_bytes as usize)
 }
 
 /// Returns the number of packets that `bytes` bytes of payload need, at `size` bytes a packet.
@@ -450,7 +450,7 @@ impl Sending {
             count,
             size: self.mss as u16,
             flags: 0,
-            done: 0,
+            acked_bytes: 0,
         });
         if engine.unacked() == 0 {
             self.processor = Processor::current();
@@ -719,7 +719,8 @@ impl esp::WriteQueue for Sending {
             };
             let more: TxCb = next.note();
             let bytes = usize::from(most.saturating_sub(run)).saturating_mul(more.size.into());
-            fragments = fragments.saturating_add(next.fragments_in(more.done as usize, bytes));
+            fragments =
+                fragments.saturating_add(next.fragments_in(more.acked_bytes as usize, bytes));
             let same_run = more.size == note.size && next.notice_id() == notice;
             if !same_run || fragments > most_fragments() {
                 break;

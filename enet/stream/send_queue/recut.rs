@@ -138,8 +138,8 @@ impl Sending {
         let mut cursor = self.queue.cursor(from.0);
         while let Some(buffer) = cursor.current() {
             let note: TxCb = buffer.note();
-            let (count, done) = if is_store(buffer) {
-                (packets_in(unacknowledged_in(buffer), mss), note.done)
+            let (count, acked_bytes) = if is_store(buffer) {
+                (packets_in(unacknowledged_in(buffer), mss), note.acked_bytes)
             } else {
                 (1, 0)
             };
@@ -148,7 +148,7 @@ impl Sending {
                 count,
                 size: mss as u16,
                 flags: note.flags & kept,
-                done,
+                acked_bytes,
             });
             seq = seq.add(count);
             cursor.advance();
