@@ -367,7 +367,7 @@ fn carry_out(
         }
         examine(esp, skb, header, packets, &mut outcome);
     }
-    if esp.sock().shared().unread.behind() > 0 {
+    if esp.sock().shared().unread.out_of_order_memory() > 0 {
         out_of_order::hand_over(esp, &mut outcome, now);
     }
     apply_outcome(esp, outcome, now)

@@ -40,7 +40,7 @@ pub(super) fn keep(esp: &mut LockedEsp<'_>, skb: Skb, header: &Header) {
         esp.sock()
             .shared()
             .unread
-            .behind()
+            .out_of_order_memory()
             .saturating_add(skb.truesize()),
     );
     let seq = header.seq;
@@ -95,7 +95,7 @@ fn take(esp: &mut LockedEsp<'_>) -> Option<Skb> {
         esp.sock()
             .shared()
             .unread
-            .behind()
+            .out_of_order_memory()
             .saturating_sub(skb.truesize()),
     );
     Some(skb)
@@ -117,7 +117,7 @@ fn discard(esp: &mut LockedEsp<'_>) {
 
 /// Sets the memory of kept packets, in bytes.
 fn charge(esp: &mut LockedEsp<'_>, bytes: u32) {
-    esp.sock().shared().unread.set_behind(bytes);
+    esp.sock().shared().unread.set_out_of_order_memory(bytes);
     if let Some((_, connection)) = parts(esp) {
         connection.engine.set_kept(bytes);
     }

@@ -28,7 +28,7 @@ pub(crate) struct Unread {
     /// The reader's actions that acknowledgements wait for: [`FALL_ASLEEP`], [`MAKE_ROOM`].
     awaited: AtomicU8,
     /// Memory of packets kept behind a hole, in bytes.
-    behind: AtomicU32,
+    out_of_order_memory: AtomicU32,
 }
 
 impl Unread {
@@ -58,19 +58,20 @@ impl Unread {
 
     /// Returns the memory of packets kept behind a hole, in bytes.
     #[inline]
-    pub(super) fn behind(&self) -> u32 {
-        self.behind.load(Relaxed)
+    pub(super) fn out_of_order_memory(&self) -> u32 {
+        self.out_of_order_memory.load(Relaxed)
     }
 
     /// Sets the memory of packets kept behind a hole, in bytes.
-    pub(super) fn set_behind(&self, bytes: u32) {
-        self.behind.store(bytes, Relaxed);
+    pub(super) fn set_out_of_order_memory(&self, bytes: u32) {
+        self.out_of_order_memory.store(bytes, Relaxed);
     }
 
     /// Returns the receive memory of packets that calls can read, in bytes.
     #[inline]
     fn queued(&self, sock: &RawSock) -> u32 {
-        sock.receive_queued().saturating_sub(self.behind())
+        sock.receive_queued()
+            .saturating_sub(self.out_of_order_memory())
     }
 
     /// Returns whether an acknowledgement waits for the reader.
