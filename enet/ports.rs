@@ -39,7 +39,7 @@ struct Taken {
     /// ports.
     shared: BitmapVec,
     /// By destination hash: the offset to which the search for a port has advanced.
-    moved: [u16; DESTINATIONS],
+    offsets: [u16; DESTINATIONS],
 }
 
 impl Taken {
@@ -63,7 +63,7 @@ impl<P: Protocol, L: Link> Ports<P, L> {
         let taken = Taken {
             bits: BitmapVec::new(1 << u16::BITS, GFP_KERNEL_ACCOUNT)?,
             shared: BitmapVec::new(1 << u16::BITS, GFP_KERNEL_ACCOUNT)?,
-            moved: [0; DESTINATIONS],
+            offsets: [0; DESTINATIONS],
         };
         Ok(Ports {
             sockets: Table::new(BITS)?,
@@ -78,9 +78,9 @@ pub(crate) struct Binding {
     port: AtomicU16,
     ifindex: AtomicU32,
     /// Whether `bind` named the port, which then stays when the socket is disconnected.
-    asked_for: AtomicBool,
+    explicit: AtomicBool,
     /// Whether the port was released. It is still shown until the socket takes another port.
-    lapsed: AtomicBool,
+    released: AtomicBool,
 }
 
 impl Binding {
@@ -90,15 +90,15 @@ impl Binding {
         Binding {
             port: AtomicU16::new(port),
             ifindex: AtomicU32::new(ifindex),
-            asked_for: AtomicBool::new(false),
-            lapsed: AtomicBool::new(false),
+            explicit: AtomicBool::new(false),
+            released: AtomicBool::new(false),
         }
     }
 
     /// Stores the socket's new port.
-    fn set(&self, port: u16, ifindex: u32, asked_for: bool) {
-        self.asked_for.store(asked_for, Relaxed);
-        self.lapsed.store(false, Relaxed);
+    fn set(&self, port: u16, ifindex: u32, explicit: bool) {
+        self.explicit.store(explicit, Relaxed);
+        self.released.store(false, Relaxed);
         self.ifindex.store(ifindex, Relaxed);
         self.port.store(port, Relaxed);
     }
@@ -109,18 +109,18 @@ impl Binding {
     }
 
     /// Returns whether the port was requested by its number.
-    pub(crate) fn is_asked_for(&self) -> bool {
-        self.asked_for.load(Relaxed)
+    pub(crate) fn is_explicit(&self) -> bool {
+        self.explicit.load(Relaxed)
     }
 
     /// Returns whether the socket owns the port that `port` returns.
     pub(crate) fn is_taken(&self) -> bool {
-        self.port() != 0 && !self.lapsed.load(Relaxed)
+        self.port() != 0 && !self.released.load(Relaxed)
     }
 
     /// Marks the port as released. The socket is in no table.
-    pub(crate) fn lapse(&self) {
-        self.lapsed.store(true, Relaxed);
+    pub(crate) fn mark_released(&self) {
+        self.released.store(true, Relaxed);
     }
 
     /// Forgets a released port. The socket is in no table, and the table of ports is locked.
@@ -181,8 +181,8 @@ pub(crate) fn take<P: Protocol, L: Link>(
     if binding.is_taken() {
         return Err(EINVAL);
     }
-    let asked_for = port != 0;
-    let port = if asked_for {
+    let explicit = port != 0;
+    let port = if explicit {
         let own = Binding::fixed(port, ifindex).claim(sock);
         let conflict = guard.any(port.into(), |other| {
             let holder = of(other);
@@ -202,7 +202,7 @@ pub(crate) fn take<P: Protocol, L: Link>(
     guard.insert(port.into(), sock)?;
     taken.bits.set_bit(port.into());
     taken.shared.clear_bit(port.into());
-    binding.set(port, ifindex, asked_for);
+    binding.set(port, ifindex, explicit);
     Ok(())
 }
 
@@ -224,8 +224,8 @@ pub(crate) fn take_to_connect<P: Protocol, L: Link>(
     connect: impl Fn(u16) -> Result,
 ) -> Result {
     let destination = hash as usize % DESTINATIONS;
-    let moved = |taken: &Taken| taken.moved.get(destination).copied().unwrap_or(0);
-    let offset = ((hash >> 48) as u16).wrapping_add(moved(&ports.taken.lock()));
+    let advanced = |taken: &Taken| taken.offsets.get(destination).copied().unwrap_or(0);
+    let offset = ((hash >> 48) as u16).wrapping_add(advanced(&ports.taken.lock()));
     for (tried, port) in rule::candidates(offset).enumerate() {
         // The lock is released between ports because many ports may be tried.
         let guard = ports.sockets.lock();
@@ -245,9 +245,9 @@ pub(crate) fn take_to_connect<P: Protocol, L: Link>(
             taken.bits.set_bit(port.into());
             taken.shared.set_bit(port.into());
         }
-        let next = moved(&taken).wrapping_add(tried as u16).wrapping_add(1);
-        if let Some(moved) = taken.moved.get_mut(destination) {
-            *moved = next;
+        let next = advanced(&taken).wrapping_add(tried as u16).wrapping_add(1);
+        if let Some(offset) = taken.offsets.get_mut(destination) {
+            *offset = next;
         }
         binding.set(port, 0, false);
         return Ok(());

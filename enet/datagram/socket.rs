@@ -94,7 +94,7 @@ impl Operations for Edp {
             shared.peer.clear();
             sock.set_tcp_state(TcpState::Close);
             // Release an autobound port.
-            if !shared.binding.is_asked_for() {
+            if !shared.binding.is_explicit() {
                 Self::give_port_back(sock);
             }
             return Ok(());

@@ -307,9 +307,9 @@ impl Esp {
         esp.receive_queue().purge();
         sock.shared().unread.set(0);
         esp.state.role = Role::Idle;
-        if !sock.shared().binding.is_asked_for() {
+        if !sock.shared().binding.is_explicit() {
             outcome::give_port_back(sock);
-            sock.shared().binding.lapse();
+            sock.shared().binding.mark_released();
         }
         esp.clear_shutdown();
         sock.wake_error();
