@@ -45,15 +45,15 @@ pub(crate) fn bindable(net: &Net, ifindex: u32, section: &rcu::Read) -> Result {
     }
 }
 
-/// Returns the interface to send through. This is `asked` or, if `asked` is 0, the interface to
-/// which the socket is tied.
+/// Returns the interface to send through. This is `requested` or, if `requested` is 0, the
+/// interface to which the socket is tied.
 ///
 /// # Errors
 ///
-/// `EINVAL` if the socket is tied to an interface other than `asked`, `ENODEV` if `asked` is 0 and
-/// the socket is tied to none.
-pub(crate) fn outgoing(sock: &RawSock, bound: u32, asked: u32) -> Result<u32> {
-    let mut chosen = asked;
+/// `EINVAL` if the socket is tied to an interface other than `requested`, `ENODEV` if `requested`
+/// is 0 and the socket is tied to none.
+pub(crate) fn choose_interface(sock: &RawSock, bound: u32, requested: u32) -> Result<u32> {
+    let mut chosen = requested;
     for tie in [bound, sock.bound_device()] {
         if tie != 0 {
             if chosen != 0 && chosen != tie {

@@ -6,7 +6,7 @@ use super::{control, sock::Edp};
 use crate::net::errno::prelude::*;
 use crate::{
     address::{Address, INTERFACE_ANY},
-    device::{outgoing, usable},
+    device::{choose_interface, usable},
     edp::{self, peers::Known, wire::checksum_len},
     net::{device::Device, message::Message, namespace::PerNet, rcu, skb::Skb, sock::Sock, uapi},
     parameters,
@@ -153,7 +153,7 @@ impl Edp {
         section: &'a rcu::Read,
     ) -> Result<&'a Device> {
         let binding = &sock.shared().binding;
-        to.ifindex = outgoing(sock, binding.ifindex(), to.ifindex)?;
+        to.ifindex = choose_interface(sock, binding.ifindex(), to.ifindex)?;
         let device = Device::find(sock.net(), to.ifindex, section).ok_or(ENODEV)?;
         usable(device)?;
         if to.mac.is_group() {

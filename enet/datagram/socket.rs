@@ -11,7 +11,7 @@ use super::{
 use crate::net::errno::prelude::*;
 use crate::{
     address::Address,
-    device::{bindable, local, outgoing, usable},
+    device::{bindable, choose_interface, local, usable},
     net::{
         device::Device,
         family::{Call, Closing, End, NewSocket, Operations, Vtable, ADDRESS_LEN},
@@ -100,7 +100,7 @@ impl Operations for Edp {
             return Ok(());
         }
         let mut peer = Address::parse(address)?;
-        peer.ifindex = outgoing(sock, shared.binding.ifindex(), peer.ifindex)?;
+        peer.ifindex = choose_interface(sock, shared.binding.ifindex(), peer.ifindex)?;
         let _guard = sock.lock();
         // The check of the device and the change of the peer are in one read section. So if the
         // device is removed, the removal finds the socket.

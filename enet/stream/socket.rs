@@ -19,7 +19,7 @@ use super::{
 use crate::net::errno::prelude::*;
 use crate::{
     address::{Address, INTERFACE_ANY},
-    device::{bindable, local, outgoing, present, usable},
+    device::{bindable, choose_interface, local, present, usable},
     esp::{self, Seq},
     net::{
         device::{Device, Mac},
@@ -168,7 +168,7 @@ impl Esp {
             return;
         }
         let asked = Address::parse(address)
-            .and_then(|peer| outgoing(sock, sock.shared().binding.ifindex(), peer.ifindex));
+            .and_then(|peer| choose_interface(sock, sock.shared().binding.ifindex(), peer.ifindex));
         if let Ok(ifindex) = asked {
             net_state.esp_queues.ask_speed(sock.net(), ifindex);
         }
@@ -206,7 +206,7 @@ impl Esp {
         let net_state = NetState::of(sock.net());
         let mut peer = Address::parse(address)?;
         let shared = sock.shared();
-        peer.ifindex = outgoing(sock, shared.binding.ifindex(), peer.ifindex)?;
+        peer.ifindex = choose_interface(sock, shared.binding.ifindex(), peer.ifindex)?;
         // The removal of a device unlists it, then waits for readers, then searches for its
         // connections. So the search finds a connection if the connection was listed in the read
         // section that found the device.
