@@ -7,7 +7,7 @@
 //! a flood of clients with cookies takes no memory, but shortens the time in which copies are
 //! recognized.
 
-use crate::esp::cookie::MARKS;
+use crate::esp::cookie::{Mark, MARKS};
 use crate::net::errno::prelude::*;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
@@ -29,16 +29,16 @@ impl Marks {
     }
 
     /// Returns whether a connection was created from the cookie with this mark.
-    pub(super) fn contains(&self, (place, tag): (usize, u32)) -> bool {
+    pub(super) fn contains(&self, mark: Mark) -> bool {
         self.0
-            .get(place)
-            .is_some_and(|mark| mark.load(Relaxed) == tag)
+            .get(mark.index)
+            .is_some_and(|tag| tag.load(Relaxed) == mark.tag)
     }
 
     /// Stores the mark of a cookie from which a connection was created.
-    pub(super) fn add(&self, (place, tag): (usize, u32)) {
-        if let Some(mark) = self.0.get(place) {
-            mark.store(tag, Relaxed);
+    pub(super) fn add(&self, mark: Mark) {
+        if let Some(tag) = self.0.get(mark.index) {
+            tag.store(mark.tag, Relaxed);
         }
     }
 }

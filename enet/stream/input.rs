@@ -17,7 +17,11 @@ use super::{
 };
 use crate::{
     address::{sender, Address},
-    esp::{self, cookie::Answer, flags, Header, Options, HEADER_LEN, OPTIONS_MAX},
+    esp::{
+        self,
+        cookie::{Answer, Mark},
+        flags, Header, Options, HEADER_LEN, OPTIONS_MAX,
+    },
     events,
     net::{
         device::Device,
@@ -664,7 +668,7 @@ fn answered_syn(
     peer: &Address,
     expected: bool,
     now: u64,
-) -> Option<(Header, (usize, u32))> {
+) -> Option<(Header, Mark)> {
     let net_state = NetState::of(listener.net());
     // A cookie carries no nonce, so a packet with a mask does not answer it.
     let Masked { mask, .. } = skb.note();

@@ -72,6 +72,15 @@ pub struct Client {
     pub ifindex: u32,
 }
 
+/// The mark of a cookie that a listener has sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mark {
+    /// The index of the mark in a table of [`MARKS`] entries.
+    pub index: usize,
+    /// The entry, which is not 0.
+    pub tag: u32,
+}
+
 impl Client {
     /// Returns the number of the SYN|ACK for `syn`. `hash` is keyed with a secret.
     pub fn cookie(&self, syn: &Header, now: Nanos, hash: impl Fn([u64; 3]) -> u64) -> Seq {
@@ -141,18 +150,15 @@ impl Client {
     }
 
     /// Returns the mark of a cookie. The listener answered `syn` with this cookie, and the client's
-    /// first packet, `packet`, acknowledges it. The mark consists of an index in a table of
-    /// [`MARKS`] entries, and of a nonzero tag. The caller stores the mark of a cookie that made a
+    /// first packet, `packet`, acknowledges it. The caller stores the mark of a cookie that made a
     /// connection, so that the cookie makes no second one.
-    pub fn mark(
-        &self,
-        syn: &Header,
-        packet: &Header,
-        hash: impl Fn([u64; 3]) -> u64,
-    ) -> (usize, u32) {
+    pub fn mark(&self, syn: &Header, packet: &Header, hash: impl Fn([u64; 3]) -> u64) -> Mark {
         let [client, here] = self.ends(packet, syn.seq.0);
         let bits = hash([client, here, MARK | u64::from(packet.ack.0)]);
-        (bits as usize % MARKS, (bits >> 32) as u32 | 1)
+        Mark {
+            index: bits as usize % MARKS,
+            tag: (bits >> 32) as u32 | 1,
+        }
     }
 }
 

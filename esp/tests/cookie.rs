@@ -226,7 +226,7 @@ fn the_ends_of_short_connections_match_no_cookie() {
 fn a_cookies_mark_is_its_own() {
     let packet = first(cookie(), 10);
     let mark = CLIENT.mark(&syn(), &packet, hash);
-    assert!(mark.0 < MARKS && mark.1 != 0);
+    assert!(mark.index < MARKS && mark.tag != 0);
     // A copy of the first packet, or any other first packet with the same numbers, has the same
     // mark.
     assert_eq!(CLIENT.mark(&syn(), &first(cookie(), 0), hash), mark);
