@@ -84,9 +84,9 @@ class Connection:
         # Nonces, and the unwrapped values of una and expected.
         self.nonce = int.from_bytes(os.urandom(4), "big") if "masks" in words else None
         self.other_nonce, self.una_wide, self.expected_wide = None, self.isn, 0
-        # Sending: `queue` has packets as (payload, flags) from `una` on, `left` is the number of
+        # Sending: `queue` has packets as (payload, flags) from `una` on, `sent` is the number of
         # packets in `queue` that were sent, and `window` is the window's end, counted from `una`.
-        self.una, self.queue, self.left = self.isn, [], 0
+        self.una, self.queue, self.sent = self.isn, [], 0
         self.window, self.announced, self.since_sent, self.tries = 0, False, 0.0, 0
         # Receiving.
         self.expected, self.asked, self.received = None, None, bytearray()
@@ -138,7 +138,7 @@ class Connection:
                 self.other_nonce = int.from_bytes(value, "big")
 
     def acknowledge(self, flags=ACK, named=b""):
-        self.put(flags, self.una + self.left, named)
+        self.put(flags, self.una + self.sent, named)
         self.unacknowledged = 0
 
     def probe(self):
@@ -155,28 +155,28 @@ class Connection:
 
     def send_allowed(self):
         """Sends up to the window's end [S2]."""
-        while self.left < len(self.queue) and self.left < self.window:
-            payload, flags = self.queue[self.left]
+        while self.sent < len(self.queue) and self.sent < self.window:
+            payload, flags = self.queue[self.sent]
             if flags & TXS:
-                self.window = min(self.window, self.left + 1 + INITIAL)
-            self.put(flags, self.una + self.left, payload)
-            self.left += 1
+                self.window = min(self.window, self.sent + 1 + INITIAL)
+            self.put(flags, self.una + self.sent, payload)
+            self.sent += 1
             self.since_sent = time.monotonic()
 
     def send_named(self, number, named):
         """Retransmits the named packets that were sent and are unacknowledged."""
         for place in range(8 * len(named)):
             index = (number + place - self.una) & 0xFFFF
-            if named[place // 8] >> place % 8 & 1 and index < self.left:
+            if named[place // 8] >> place % 8 & 1 and index < self.sent:
                 payload, flags = self.queue[index]
                 self.put(flags, self.una + index, payload)
 
     def take_ack(self, number, flags, length, naming=False):
         acked = (number - self.una) & 0xFFFF
-        if acked > self.left:
+        if acked > self.sent:
             return
         if acked:
-            self.una, self.left, self.tries = number, self.left - acked, 0
+            self.una, self.sent, self.tries = number, self.sent - acked, 0
             self.una_wide += acked
             del self.queue[:acked]
             self.window -= acked
@@ -184,7 +184,7 @@ class Connection:
         if length or flags != ACK | TXS:  # no hold
             self.window = BURST
         if flags & RRQ and acked == 0 and not naming:
-            self.left = 0  # go back [S8]
+            self.sent = 0  # go back [S8]
         self.send_allowed()
 
     def ask(self):
@@ -243,7 +243,7 @@ class Connection:
             self.summed |= summed
             self.take_options(payload)
             self.expected, self.expected_wide = (number + 1) & 0xFFFF, number + 1
-            self.queue, self.left = [(b"", SYN | ACK)], 1
+            self.queue, self.sent = [(b"", SYN | ACK)], 1
             self.put(SYN | ACK, self.isn, self.options())
             return True
         if (frame[6:12], (destination, source)) != (self.peer, self.ports):
@@ -260,7 +260,7 @@ class Connection:
                 self.expected, self.opened = (number + 1) & 0xFFFF, True
                 self.expected_wide, self.una_wide = number + 1, self.isn + 1
                 self.take_options(payload)
-                self.una, self.queue, self.left, self.window = acknowledgement, [], 0, BURST
+                self.una, self.queue, self.sent, self.window = acknowledgement, [], 0, BURST
             if self.opened:
                 self.acknowledge()
             else:
@@ -285,15 +285,15 @@ class Connection:
         now = time.monotonic()
         if now - self.heard > PATIENCE:
             sys.exit("the peer is silent")
-        if self.left and now - self.since_sent > min(0.05 * 2**self.tries, 2):
+        if self.sent and now - self.since_sent > min(0.05 * 2**self.tries, 2):
             payload, flags = self.queue[0]
-            in_window = self.queue[: self.left]
+            in_window = self.queue[: self.sent]
             if any(f & (SYN | FIN | TXS | TXF) for _, f in in_window):  # [S3]
                 self.put(flags, self.una, self.options() if flags & SYN else payload)
             else:
                 self.probe()
             self.since_sent, self.tries = now, self.tries + 1
-        elif self.queue and not self.left and now - self.since_sent > 0.05:
+        elif self.queue and not self.sent and now - self.since_sent > 0.05:
             self.probe()  # a closed window
             self.since_sent = now
         if self.in_transmission and now - self.quiet > 0.01:  # [R4]
@@ -328,7 +328,7 @@ def listen(interface, mac, port, words):
 def connect(interface, mac, peer, port, size, words):
     connection = Connection(interface, mac, words)
     connection.peer, connection.ports = address(peer), (49152 + os.getpid() % 16384, port)
-    connection.queue, connection.left = [(b"", SYN)], 1
+    connection.queue, connection.sent = [(b"", SYN)], 1
     connection.put(SYN, connection.isn, connection.options())
     connection.run(lambda: connection.opened)
     question = os.urandom(size)

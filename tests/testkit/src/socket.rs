@@ -547,16 +547,18 @@ impl<P: Payload> Socket<P> {
         let (head, write) = (self.head, &mut self.write);
         let records = self.records.is_some();
         let place = |seq: Seq| usize::from(head.distance(seq));
-        let mut left = |seq| {
-            let queued = write.get(place(seq)).expect("only data leaves again");
+        let mut sent_flags = |seq| {
+            let queued = write.get(place(seq)).expect("only data is sent again");
             if records {
                 return queued.bounds;
             }
-            queued.flags.expect("a packet that leaves again has left")
+            queued
+                .flags
+                .expect("a retransmitted packet was sent before")
         };
         let conn = self.conn.as_mut()?;
         let before = conn.awaits_window().then(|| conn.clone());
-        let next = conn.poll_transmit(now, &mut left);
+        let next = conn.poll_transmit(now, &mut sent_flags);
         if let Some(before) = before {
             assert_eq!(next, None, "it awaits the window");
             assert!(*conn == before, "a call that finds nothing changes nothing");
@@ -598,8 +600,11 @@ impl<P: Payload> Socket<P> {
             "{header:?} has the bounds of its record"
         );
         match queued.flags.replace(kept) {
-            None => assert!(!resend, "{header:?} has not left before"),
-            Some(first) => assert!(resend && kept == first, "{header:?} left with {first:#x}"),
+            None => assert!(!resend, "{header:?} was not sent before"),
+            Some(first) => assert!(
+                resend && kept == first,
+                "{header:?} was sent with {first:#x}"
+            ),
         }
         assert_eq!(header.len, 0, "the caller fills in the length");
         header.len = queued.payload.len() as u16;
@@ -666,7 +671,7 @@ impl<P: Payload> Socket<P> {
         }
         let from = self.head.add(keep as u16);
         let old: Vec<_> = self.write.drain(keep..).collect();
-        let left = old.first().and_then(|queued| queued.flags);
+        let sent_flags = old.first().and_then(|queued| queued.flags);
         for queued in old {
             let pieces = cut(queued.payload);
             let last = pieces.len().saturating_sub(1);
@@ -689,7 +694,7 @@ impl<P: Payload> Socket<P> {
         let first = self.conn().number_behind(from);
         self.conn().recut(from, packets as u16, |seq| {
             assert_eq!(seq, from);
-            left.expect("a packet whose flags are asked for has left")
+            sent_flags.expect("a packet whose flags are requested was sent")
         });
         assert!(first == from || keep == 0, "the queue has one first number");
         self.head = first.sub(keep as u16);
