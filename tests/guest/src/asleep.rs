@@ -87,12 +87,12 @@ pub fn begin<'scope, T: Send + 'scope>(
     number: c_long,
     call: impl FnOnce() -> T + Send + 'scope,
 ) -> Result<(Sleeper, ScopedJoinHandle<'scope, T>)> {
-    let (tell, told) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     let handle = scope.spawn(move || {
-        let _ = tell.send(own_number());
+        let _ = sender.send(thread_id());
         call()
     });
-    let thread = told.recv().context("a thread's number")?;
+    let thread = receiver.recv().context("a thread's number")?;
     Ok((Sleeper { thread, number }, handle))
 }
 
@@ -192,8 +192,9 @@ pub fn alias(socket: &Socket) -> ManuallyDrop<Socket> {
     ManuallyDrop::new(unsafe { Socket::from_raw_fd(socket.as_raw_fd()) })
 }
 
-fn own_number() -> i32 {
-    // SAFETY: `gettid` takes no arguments.
+/// Returns the number of the calling thread.
+pub fn thread_id() -> i32 {
+    // SAFETY: The call has no arguments and cannot fail.
     unsafe { libc::gettid() }
 }
 

@@ -2,6 +2,7 @@
 
 //! Buffers of mapped sockets: a send buffer that grows.
 
+use guest::asleep::thread_id;
 use guest::mapped::{dial, is_esp, known, listener, MAPPED};
 use guest::prelude::*;
 use guest::priority::first_of_all;
@@ -21,12 +22,6 @@ fn pair(lab: &Lab, port: u16) -> Result<[Socket; 2]> {
     Ok([client, server])
 }
 
-/// Returns the number of the calling thread.
-fn own_number() -> i32 {
-    // SAFETY: The call has no arguments and cannot fail.
-    unsafe { libc::gettid() }
-}
-
 /// The writer and the thread that raises the limit run on the same processor. The writer has the
 /// higher priority, so it runs as soon as anything wakes it.
 fn larger_buffer(lab: &Lab) -> Outcome {
@@ -40,7 +35,7 @@ fn larger_buffer(lab: &Lab) -> Outcome {
         || {
             run_on(0)?;
             first_of_all()?;
-            number.store(own_number() as usize, Ordering::Relaxed);
+            number.store(thread_id() as usize, Ordering::Relaxed);
             client.send(&[1; 1000], 0)?;
             Ok(())
         },

@@ -6,6 +6,7 @@
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 
+use guest::asleep::thread_id;
 use guest::mapped::{dial, is_esp, known, listener, MAPPED};
 use guest::prelude::*;
 use guest::tracer::{Tracer, TRACEFS};
@@ -73,12 +74,6 @@ fn serve_blocks(socket: Socket) -> Result<usize> {
     }
 }
 
-/// Returns the number of the calling thread.
-fn own_number() -> i32 {
-    // SAFETY: The call has no arguments and cannot fail.
-    unsafe { libc::gettid() }
-}
-
 /// Memory reclaim may run in the middle of another send of the same task, and write to the device.
 /// So a user in the kernel may mark its socket (`sk_use_task_frag`, `sk_allocation`). A marked
 /// socket must neither touch the page that the outer send fills, nor wait for reclaim.
@@ -107,7 +102,7 @@ fn block_device(lab: &Lab) -> Outcome {
     let (running, server_number) = (device()?, AtomicUsize::new(0));
     let (written, events) = beside(
         || {
-            server_number.store(own_number() as usize, Ordering::Relaxed);
+            server_number.store(thread_id() as usize, Ordering::Relaxed);
             serve_blocks(server)
         },
         || {
