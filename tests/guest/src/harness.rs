@@ -494,11 +494,11 @@ pub fn growth(before: &[u64], after: &[u64]) -> Vec<u64> {
 ///
 /// # Errors
 /// If the largest payload differs from `bytes`.
-pub fn carries_at_most(socket: &Socket, bytes: i32, what: &str) -> Outcome {
-    let told = socket.largest_payload()?;
+pub fn ensure_largest_payload(socket: &Socket, bytes: i32, what: &str) -> Outcome {
+    let largest = socket.largest_payload()?;
     ensure!(
-        told == bytes,
-        "{what}: the largest payload is {told} bytes, not {bytes}"
+        largest == bytes,
+        "{what}: the largest payload is {largest} bytes, not {bytes}"
     );
     Ok(())
 }

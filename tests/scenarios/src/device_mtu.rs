@@ -3,7 +3,7 @@
 //! Devices whose MTU changes while sockets use them.
 
 use guest::frame::ESP_HEADERS;
-use guest::harness::carries_at_most;
+use guest::harness::ensure_largest_payload;
 use guest::prelude::*;
 use guest::transfer::{transfer_counting, transfer_while};
 
@@ -54,7 +54,7 @@ const LOAD: Load = Load::of(1 << 20, 40_000, 840);
 fn sender_first(lab: &Lab) -> Outcome {
     filled(lab, 840, LOAD, |client| {
         lab.set_mtu(600)?;
-        carries_at_most(client, 589, "the sender")
+        ensure_largest_payload(client, 589, "the sender")
     })
 }
 
@@ -177,7 +177,7 @@ fn datagrams(lab: &Lab) -> Outcome {
     let (a, b) = lab.edp_pair(845)?;
     for (mtu, largest_datagram) in [(1000, 994), (4000, 3994), (1500, 1494)] {
         lab.set_mtu(mtu)?;
-        carries_at_most(&a, largest_datagram, "a datagram")?;
+        ensure_largest_payload(&a, largest_datagram, "a datagram")?;
         let whole = vec![9; largest_datagram as usize + 1];
         refused(a.send(&whole, 0), libc::EMSGSIZE, "a datagram too large")?;
         a.send(&whole[1..], 0).context("the largest datagram")?;

@@ -6,7 +6,7 @@ use sockaddr_en::Capabilities;
 
 use guest::address::EDP_SO_CHECKSUM;
 use guest::frame::{edp, edp_summed, EDP_HEADER};
-use guest::harness::carries_at_most;
+use guest::harness::ensure_largest_payload;
 use guest::prelude::*;
 use guest::station::MAC as STRANGER;
 
@@ -182,18 +182,18 @@ fn false_answers(lab: &Lab) -> Outcome {
     }
     await_dropped(lab, 1 + forged.len())?;
     same(lab.a.counter("EdpInAnswers")?, 0, "forged answers")?;
-    carries_at_most(&socket, 8994, "after forged answers")?;
+    ensure_largest_payload(&socket, 8994, "after forged answers")?;
     socket.send(&[1; 5000], 0).context("after forged answers")?;
 
     wire.send(&to_a(lab, &answer(nonce, SMALL)))?;
     lab.a.await_counter("EdpInAnswers", 1)?;
-    carries_at_most(&socket, 1494, "after the answer")?;
+    ensure_largest_payload(&socket, 1494, "after the answer")?;
     refused(socket.send(&[1; 1495], 0), libc::EMSGSIZE, "1495 bytes")?;
     socket.send(&[1; 1494], 0).context("what the peer takes")?;
     // A nonce is valid for one answer.
     wire.send(&to_a(lab, &answer(nonce, &[3, 2, 0x20, 0])))?;
     await_dropped(lab, 1 + forged.len() + 1)?;
-    carries_at_most(&socket, 1494, "after the second answer")?;
+    ensure_largest_payload(&socket, 1494, "after the second answer")?;
     same(lab.a.counter("EdpOutQueries")?, 1, "queries that left")
 }
 
@@ -248,10 +248,10 @@ fn unequal_mtus(lab: &Lab) -> Outcome {
     let connected = lab.a.edp_bound(705)?;
     connected.connect(&peer)?;
     let receiver = lab.b.edp_bound(703)?;
-    carries_at_most(&connected, 8994, "before anything is known")?;
+    ensure_largest_payload(&connected, 8994, "before anything is known")?;
     learn(&lab.a, &unconnected, &peer)?;
-    carries_at_most(&connected, 1494, "connected")?;
-    carries_at_most(&unconnected, 8994, "not connected")?;
+    ensure_largest_payload(&connected, 1494, "connected")?;
+    ensure_largest_payload(&unconnected, 8994, "not connected")?;
     refused(
         unconnected.send_to(&[1; 1495], 0, &peer),
         libc::EMSGSIZE,
@@ -260,7 +260,7 @@ fn unequal_mtus(lab: &Lab) -> Outcome {
     connected.send(&[1; 800], libc::MSG_MORE)?;
     refused(connected.send(&[1; 800], 0), libc::EMSGSIZE, "two sends")?;
     connected.set_int_option(SOL_EP, EDP_SO_CHECKSUM, 1)?;
-    carries_at_most(&connected, 1490, "with a sum")?;
+    ensure_largest_payload(&connected, 1490, "with a sum")?;
     refused(connected.send(&[1; 1491], 0), libc::EMSGSIZE, "with a sum")?;
     connected.send(&[2; 1490], 0)?;
     unconnected.send_to(&[3; 1494], 0, &peer)?;

@@ -7,7 +7,7 @@ use std::process::Child;
 use super::esp_cookies::await_cookies;
 use guest::address::ESP_SO_CHECKSUM;
 use guest::frame::ESP_HEADERS;
-use guest::harness::carries_at_most;
+use guest::harness::ensure_largest_payload;
 use guest::prelude::*;
 use guest::program::{start, wait_for_word};
 use guest::station::MAC as STRANGER;
@@ -51,7 +51,7 @@ fn unequal_mtus(lab: &Lab) -> Outcome {
                 .context("connect")?;
             let (accepted, _) = listener.accept(0).context("accept")?;
             for end in [&connecting, &accepted] {
-                carries_at_most(end, 1489, "either end")?;
+                ensure_largest_payload(end, 1489, "either end")?;
             }
             both_ways(&connecting, &accepted)?;
         }
