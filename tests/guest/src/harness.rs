@@ -204,11 +204,11 @@ pub fn note(text: &str) {
 }
 
 /// Prefix of a remark that is printed even if the scenario passes.
-const TOLD: &str = "told: ";
+const REMARK: &str = "remark: ";
 
 /// Leaves a remark that is printed even if the scenario passes.
-pub fn tell(text: &str) {
-    note(&format!("{TOLD}{text}"));
+pub fn remark(text: &str) {
+    note(&format!("{REMARK}{text}"));
 }
 
 fn one_line(text: &str) -> String {
@@ -229,14 +229,14 @@ pub fn run(scenario: &Scenario) -> bool {
             if let Some(figures) = notes.iter().find_map(|line| line.strip_prefix(FIGURES)) {
                 println!("# {}{figures}", FIGURES);
             }
-            for told in notes.iter().filter_map(|line| line.strip_prefix(TOLD)) {
-                println!("# {told}");
+            for remark in notes.iter().filter_map(|line| line.strip_prefix(REMARK)) {
+                println!("# {remark}");
             }
             println!("ok {}", scenario.name);
         }
         Err(error) => {
             for line in notes {
-                println!("# {}", line.strip_prefix(TOLD).unwrap_or(&line));
+                println!("# {}", line.strip_prefix(REMARK).unwrap_or(&line));
             }
             println!(
                 "not ok {}: {}",
@@ -396,8 +396,8 @@ fn sockets_of(process: Pid) -> Vec<String> {
         let Ok(Ok(text)) = read.join() else {
             continue;
         };
-        let told = text.lines().filter(|line| !line.ends_with(" 0"));
-        lines.extend(told.map(|line| format!("{}: {line}", name.display())));
+        let nonzero = text.lines().filter(|line| !line.ends_with(" 0"));
+        lines.extend(nonzero.map(|line| format!("{}: {line}", name.display())));
     }
     lines
 }

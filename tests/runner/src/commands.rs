@@ -203,9 +203,9 @@ impl Commands {
         Self::boot_from(layout, place, Verb::Tree, clock, patience, None, shared)
     }
 
-    fn tell(&mut self, line: &str) -> Result<()> {
+    fn send_line(&mut self, line: &str) -> Result<()> {
         self.guest.extend(self.patience);
-        self.guest.tell(line)
+        self.guest.send_line(line)
     }
 
     /// Sends init a line and calls `heard` with each line of output.
@@ -213,7 +213,7 @@ impl Commands {
     /// # Errors
     /// If the guest ends, or its kernel reports a fault.
     pub fn run(&mut self, line: &str, mut heard: impl FnMut(&str)) -> Result<i32> {
-        self.tell(line)?;
+        self.send_line(line)?;
         let mut fault = Ok(());
         loop {
             let said = match self.guest.next() {
@@ -290,7 +290,7 @@ impl Commands {
     /// # Errors
     /// If the guest does not end, or its kernel reports a fault.
     pub fn end(mut self) -> Result<()> {
-        self.tell("")?;
+        self.send_line("")?;
         loop {
             match self.guest.next()? {
                 Said::Kernel(line) => check(&self.guest, &line)?,

@@ -105,10 +105,10 @@ pub fn run(layout: &Layout, options: &Options) -> Result<bool> {
         server: Mutex::default(),
         over: AtomicBool::new(false),
     };
-    server.tell("go")?;
+    server.send_line("go")?;
     await_figures(&mut server)?;
     step::say(&format!("traffic for {} minutes", options.minutes));
-    client.tell("go")?;
+    client.send_line("go")?;
     let serving = || {
         let ended = serve(layout, server, &shared);
         shared.over.store(true, Relaxed);
@@ -132,7 +132,7 @@ struct Cable([Monitor; 2]);
 impl Cable {
     fn set(&mut self, ends: &[usize], state: &str) -> Result<()> {
         ends.iter()
-            .try_for_each(|end| self.0[*end].tell(&format!("set_link {} {state}", qemu::WIRE)))
+            .try_for_each(|end| self.0[*end].command(&format!("set_link {} {state}", qemu::WIRE)))
     }
 
     /// Carries out the client's request in `line`; returns false if `line` is no request.
@@ -215,7 +215,7 @@ fn serve(layout: &Layout, server: Guest, shared: &Shared) -> Result<bool> {
         *shared.server() = figures;
         if shared.over.load(Relaxed) && !told {
             told = true;
-            guest.tell("stop")?;
+            guest.send_line("stop")?;
         }
         Ok(true)
     })

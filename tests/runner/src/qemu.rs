@@ -270,7 +270,7 @@ impl Guest {
     ///
     /// # Errors
     /// If the guest has ended.
-    pub fn tell(&mut self, line: &str) -> Result<()> {
+    pub fn send_line(&mut self, line: &str) -> Result<()> {
         self.to_programs
             .write_all(format!("{line}\n").as_bytes())
             .with_context(|| format!("guest {} is gone", self.name))
@@ -284,7 +284,7 @@ impl Guest {
     /// Asks the guest's init to print the hanging tasks to the console's log. Has no effect if init
     /// does not listen.
     fn await_last_words(&mut self) {
-        if self.tell("").is_ok() {
+        if self.send_line("").is_ok() {
             thread::sleep(LAST_WORDS);
         }
     }
@@ -343,7 +343,7 @@ impl Monitor {
     ///
     /// # Errors
     /// If QEMU has ended, or if it prints anything, which is then an error message.
-    pub fn tell(&mut self, line: &str) -> Result<()> {
+    pub fn command(&mut self, line: &str) -> Result<()> {
         let said = self.execute(&json!({
             "execute": "human-monitor-command",
             "arguments": {"command-line": line},

@@ -319,7 +319,7 @@ fn watch(layout: &Layout, boot: &Boot<'_>, work: &Work<'_>) -> Result<()> {
             Said::Ready | Said::Done(_) => {
                 guest.extend(layout.allow(DEADLINE));
                 // An empty line ends the guest.
-                guest.tell(&work.next().unwrap_or_default())?;
+                guest.send_line(&work.next().unwrap_or_default())?;
             }
             Said::Tainted(bits) => tainted = Some(bits),
             Said::Exit(_) => {}

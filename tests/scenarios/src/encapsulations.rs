@@ -4,7 +4,7 @@
 //! that segments everything, over one with the offloads of common cards, and over one without
 //! offloads.
 
-use guest::harness::tell;
+use guest::harness::remark;
 use guest::patience::factor;
 use guest::prelude::*;
 use guest::processor;
@@ -245,7 +245,7 @@ fn transfer_clean(near: &Device<'_>, far: &Device<'_>) -> Outcome {
         );
         if a.pkt_rtx + b.pkt_rtx > 0 {
             ensure!(factor() > 1, "{} bytes a call: {ends:?}", load.chunk);
-            tell(&format!("the timer sent again: {ends:?}"));
+            remark(&format!("the timer sent again: {ends:?}"));
         }
     }
     Ok(())

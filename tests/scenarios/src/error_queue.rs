@@ -4,7 +4,7 @@
 //! time.
 
 use guest::control::{receive_with_control, Control};
-use guest::harness::tell;
+use guest::harness::remark;
 use guest::meminfo::kib;
 use guest::netns::finish;
 use guest::patience::factor;
@@ -39,7 +39,7 @@ pub fn has_etf() -> Result<bool> {
 pub fn has(module: &str) -> Result<bool> {
     let loaded = finish(Command::new("modprobe").arg(module), "");
     if loaded.is_err() && factor() > 1 {
-        tell(&format!("this kernel has no {module}"));
+        remark(&format!("this kernel has no {module}"));
         return Ok(false);
     }
     loaded.with_context(|| module.to_owned())?;

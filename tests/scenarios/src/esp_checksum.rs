@@ -7,7 +7,7 @@ use super::esp_cookies::await_cookies;
 use std::collections::BTreeMap;
 
 use guest::address::ESP_SO_CHECKSUM;
-use guest::harness::tell;
+use guest::harness::remark;
 use guest::prelude::*;
 use guest::relay::Faults;
 use guest::station::Station;
@@ -354,7 +354,7 @@ fn behind_the_frame_check(lab: &Lab) -> Outcome {
         }
         let damaged = lab.relay().tally().damaged.load(Ordering::Relaxed) - before;
         let counted = lab.a.counter("EspInCsumErrors")? + lab.b.counter("EspInCsumErrors")?;
-        tell(&format!(
+        remark(&format!(
             "checksums: {sums}; {damaged} damaged frames, {counted} found by checksums; of 50 streams \
              {} intact, {} with changed bytes, {} broken",
             fates.intact, fates.changed, fates.broken

@@ -17,7 +17,7 @@ scenarios! {
 
 const MIB: usize = 1 << 20;
 
-fn tell(lab: &Lab) {
+fn note_faults(lab: &Lab) {
     note(&format!("the wire: {:?}", lab.relay().tally()));
 }
 
@@ -28,7 +28,7 @@ fn bad_wire(lab: &Lab) -> Outcome {
     lab.relay().set_faults(Faults::HARSH);
     let load = Load::of(16 * MIB, 1 << 16, 16);
     let result = transfer_both_ways(&client, &server, load);
-    tell(lab);
+    note_faults(lab);
     result?;
     let tally = lab.relay().tally();
     for (what, counter) in [
@@ -53,7 +53,7 @@ fn reordered(lab: &Lab) -> Outcome {
     });
     let load = Load::of(2 * MIB, 50_000, 401);
     let result = transfer_both_ways(&client, &server, load);
-    tell(lab);
+    note_faults(lab);
     lab.relay().set_faults(Faults::default());
     result
 }
@@ -68,7 +68,7 @@ fn terrible_wire(lab: &Lab) -> Outcome {
     });
     let load = Load::of(256 << 10, 5000, 402);
     let result = transfer(&client, &server, load);
-    tell(lab);
+    note_faults(lab);
     lab.relay().set_faults(Faults::default());
     result
 }
@@ -133,7 +133,7 @@ fn connections_on_bad_wire(lab: &Lab) -> Outcome {
         }
         Ok::<_, anyhow::Error>(())
     })?;
-    tell(lab);
+    note_faults(lab);
     lab.relay().set_faults(Faults::default());
     Ok(())
 }
@@ -196,7 +196,7 @@ fn damage(lab: &Lab) -> Outcome {
     };
     beside(send, receive)?;
     drop(client);
-    tell(lab);
+    note_faults(lab);
     let damaged = lab.relay().tally().damaged.load(Ordering::Relaxed);
     ensure!(damaged > 50, "only {damaged} damaged frames got through");
     lab.relay().set_faults(Faults::default());

@@ -11,7 +11,7 @@ use std::sync::Barrier;
 use nix::sys::signal::{kill, Signal};
 use sockaddr_en::EspStats;
 
-use guest::harness::tell;
+use guest::harness::remark;
 use guest::prelude::*;
 use guest::switch::Switch;
 use guest::transfer::{counted, counters, receive_counting, send_until_enough, transfer_counting};
@@ -88,7 +88,7 @@ fn many_senders() -> Outcome {
             transfer_together(&pairs, 256 * KIB).with_context(|| format!("{count} senders"))?;
         let overruns = receiver.counter(OVERRUNS)?;
         let share = (count * 256 * KIB * 8) as f64 / 200e6 / time.as_secs_f64();
-        tell(&format!(
+        remark(&format!(
             "{count} senders: {time:.1?}, threads and all, {share:.3} of the rate; {overruns} turns taken so far"
         ));
         switch
@@ -167,7 +167,7 @@ impl HandMade {
 /// sender's turn after [`HOLD`].
 fn judge_delay(receiver: &Host, alone: Duration, together: Duration) -> Outcome {
     let overruns = receiver.counter(OVERRUNS)?;
-    tell(&format!(
+    remark(&format!(
         "three senders: {alone:.1?} among themselves, {together:.1?} beside one that fell silent; \
          {overruns} turns were taken from silent senders"
     ));
@@ -306,7 +306,7 @@ fn unlinked_sender() -> Outcome {
         overruns > 0,
         "no turn was taken from the sender without a link"
     );
-    tell(&format!("a pulled cable: {overruns} turns were taken"));
+    remark(&format!("a pulled cable: {overruns} turns were taken"));
     switch.ensure_no_drops()?;
     drop((sender, fallen, pairs, listener));
     switch.down()
@@ -343,7 +343,7 @@ fn sleeping_reader() -> Outcome {
         .with_context(what)?;
         ensure!(got == message, "the bytes changed on the way, {}", what());
         let ends = [client.esp_counters()?, server.esp_counters()?];
-        tell(&format!(
+        remark(&format!(
             "{}: sender {:?}, reader {:?}",
             what(),
             ends[0],
@@ -371,7 +371,7 @@ fn random_loss() -> Outcome {
     let load = Load::of(32 * MIB, 64 * KIB, 830);
     transfer(&client, &server, load)?;
     let ports = switch.ports()?;
-    tell(&format!(
+    remark(&format!(
         "lost: {} of the sender's frames, {} of the receiver's; sender {:?}, receiver {:?}",
         ports[1].lost_packets,
         ports[0].lost_packets,

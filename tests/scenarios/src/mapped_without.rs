@@ -7,7 +7,7 @@
 //! too.
 
 use guest::frame::ETH_P_ALL;
-use guest::harness::tell;
+use guest::harness::remark;
 use guest::mapped::addresses;
 use guest::mapped::{dial, is_esp, known, listener, MAPPED, PLAIN};
 use guest::prelude::*;
@@ -75,7 +75,7 @@ fn first_connection() -> Outcome {
         ensure!(lab.a.counter("MappedTcpUnknown")? == 2);
     }
     let [plain, later] = [plain, later].map(least);
-    tell(&format!(
+    remark(&format!(
         "connecting takes {plain:.0} us, mapped {later:.0}"
     ));
     ensure!(later <= plain * (1.0 + MOST), "mapped ones are late");

@@ -8,7 +8,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use guest::harness::tell;
+use guest::harness::remark;
 use guest::prelude::*;
 use guest::switch::Switch;
 use guest::transfer::{counted, counters, send_until_enough};
@@ -117,7 +117,7 @@ fn short_messages() -> Outcome {
             let elapsed = begin.elapsed();
             let (bulk, asked) = (sum() - before, size * QUESTIONS);
             let (p50, p99) = (percentile(&mut times, 50), percentile(&mut times, 99));
-            tell(&format!(
+            remark(&format!(
                 "{size} bytes beside {STREAMS} streams: {p50:.1?}, 99 % within {p99:.1?}; the streams have {:.3} of \
                  the rate, the questions {:.3}",
                 part_of_rate(bulk, elapsed),
@@ -157,7 +157,7 @@ fn priorities() -> Outcome {
                 Ok(bytes.iter().sum::<usize>() > 8 * MIB)
             })?;
             let share = bytes[0] as f64 / bytes.iter().sum::<usize>() as f64;
-            tell(&format!(
+            remark(&format!(
                 "priority {priority}: {share:.3} of what four streams receive, {bytes:?} bytes"
             ));
             shares.push((priority, share));
@@ -225,7 +225,7 @@ fn shares_by_host() -> Outcome {
         })
     })?;
     let share = stream as f64 / (stream + others) as f64;
-    tell(&format!(
+    remark(&format!(
         "beside {ANNOUNCERS} connections of one host a stream of another one has {share:.3} of what arrives, which is \
          {:.3} of the rate",
         part_of_rate(stream + others, time)

@@ -9,7 +9,7 @@ use std::io;
 
 pub use injection::{end_failures, Injection, Source, Within};
 
-use crate::harness::tell;
+use crate::harness::remark;
 use crate::prelude::*;
 
 /// A number that is larger than the number of allocations of any operation.
@@ -36,8 +36,8 @@ pub struct Tally {
 
 impl Tally {
     /// Prints the results.
-    fn tell(&self, what: &str) {
-        tell(&format!(
+    fn report(&self, what: &str) {
+        remark(&format!(
             "{what}: {} allocations failed in turn, {} of them made the call fail",
             self.allocations, self.refused
         ));
@@ -78,7 +78,7 @@ impl<T> Trial<'_, T> {
             }
             (self.judge)(subject).with_context(place)?;
             if !failed {
-                tally.tell(self.what);
+                tally.report(self.what);
                 return Ok(tally);
             }
             tally.allocations += 1;
@@ -132,7 +132,7 @@ pub fn in_turn<T>(
             }
             tally.allocations += 1;
         }
-        tally.tell(&format!("{what} ({source:?})"));
+        tally.report(&format!("{what} ({source:?})"));
     }
     Ok(())
 }

@@ -54,7 +54,7 @@ impl Tracer {
         // blocks because the pipe has no reader.
         let log = OpenOptions::new().read(true).write(true).open(&pipe)?;
         let mut monitor = guest.monitor()?;
-        monitor.tell(&format!("logfile {}", pipe.display()))?;
+        monitor.command(&format!("logfile {}", pipe.display()))?;
         let symbols = Symbols::read(guest)?;
         Ok(Self {
             monitor,
@@ -110,8 +110,8 @@ impl Tracer {
 /// Changes what QEMU logs, and stops the guest meanwhile. A running guest could translate a block
 /// before the change, and QEMU would execute that block later without having listed it.
 fn set_log(monitor: &mut Monitor, what: &str) -> Result<()> {
-    monitor.tell("stop")?;
-    let set = monitor.tell(&format!("log {what}"));
-    monitor.tell("cont")?;
+    monitor.command("stop")?;
+    let set = monitor.command(&format!("log {what}"));
+    monitor.command("cont")?;
     set
 }

@@ -104,7 +104,7 @@ impl Options {
 }
 
 /// Prints a line for the runner, and flushes it.
-fn tell(line: &str) -> Result<()> {
+fn print_line(line: &str) -> Result<()> {
     let mut out = stdout().lock();
     writeln!(out, "{line}")?;
     out.flush().context("standard output")
@@ -120,7 +120,7 @@ struct Wire;
 
 impl Link for Wire {
     fn cut(&self, end: End) -> Result<()> {
-        tell(match end {
+        print_line(match end {
             End::Near => "cut client",
             End::Far => "cut server",
             End::Both => "cut both",
@@ -128,7 +128,7 @@ impl Link for Wire {
     }
 
     fn restore(&self) -> Result<()> {
-        tell("restore")
+        print_line("restore")
     }
 }
 
@@ -236,7 +236,7 @@ impl Books {
 
     fn print(&self, since: Instant) -> Result<()> {
         let figures = serde_json::to_string(&self.figures(since)?)?;
-        tell(&format!("figures {figures}"))
+        print_line(&format!("figures {figures}"))
     }
 }
 
@@ -279,14 +279,14 @@ fn server() -> Result<()> {
     drop(service);
     books.print(started)?;
     books.ledger.judge()?;
-    tell(&format!("server: {}", before.judge(&[&host])?))?;
+    print_line(&format!("server: {}", before.judge(&[&host])?))?;
     module::unload()?;
-    tell("server: the module was unloaded")
+    print_line("server: the module was unloaded")
 }
 
 /// Runs the client in its own guest.
 fn client(time: Duration, seed: u64) -> Result<()> {
-    tell(&format!("seed {seed}"))?;
+    print_line(&format!("seed {seed}"))?;
     let host = this_guest(CLIENT)?;
     let road = Road {
         host: &host,
@@ -308,9 +308,9 @@ fn client(time: Duration, seed: u64) -> Result<()> {
         &books,
         watching,
     )?;
-    tell(&format!("client: {}", before.judge(&[&host])?))?;
+    print_line(&format!("client: {}", before.judge(&[&host])?))?;
     module::unload()?;
-    tell("client: the module was unloaded")
+    print_line("client: the module was unloaded")
 }
 
 /// The work of the main thread during the traffic.

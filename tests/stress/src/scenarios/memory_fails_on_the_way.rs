@@ -6,7 +6,7 @@
 use super::memory_fails::on_hosts;
 use guest::address::EDP_SO_CHECKSUM;
 use guest::frame::edp;
-use guest::harness::tell;
+use guest::harness::remark;
 use guest::memory::{in_turn, insist, Injection, Within};
 use guest::prelude::*;
 
@@ -302,7 +302,7 @@ fn load() -> Outcome {
         let failed = MOST - order.left()?;
         drop(order);
         ensure!(failed > 20, "only {failed} allocations failed");
-        tell(&format!(
+        remark(&format!(
             "four streams both ways: {failed} allocations failed, and {refused} calls for it"
         ));
         pairs
