@@ -109,14 +109,14 @@ impl Packet {
     /// Returns the options of a SYN: none if `len` is even. Otherwise `len` gives the largest
     /// payload, and `room` gives the window, because no SYN needs room in the receive queue.
     fn options(self) -> Options {
-        let told = Config {
+        let config = Config {
             burst_length: u16::from(self.room.queued) << 7,
             initial_ack_burst_length: self.room.limit.into(),
             ..Config::default()
         };
         match self.len % 2 {
             0 => Options::default(),
-            _ => Options::parse(&Options::emit(u32::from(self.len) * 100, &told)),
+            _ => Options::parse(&Options::emit(u32::from(self.len) * 100, &config)),
         }
     }
 }
@@ -409,8 +409,8 @@ impl World {
             self.high = header.seq.add(1);
             // The window is a burst from the last acknowledgement on.
             let config = self.socket.config;
-            let told = self.largest_grant.min(config.burst_length_max);
-            let window = config.burst_length.max(told).clamp(1, 0x7fff);
+            let granted = self.largest_grant.min(config.burst_length_max);
+            let window = config.burst_length.max(granted).clamp(1, 0x7fff);
             assert!(self.granted.distance(header.seq) < window);
         }
     }

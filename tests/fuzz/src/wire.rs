@@ -57,17 +57,17 @@ fn control_message(header: &wire::Header, payload: &[u8]) {
         assert_eq!((answer.src, answer.dst), (0, header.src));
         assert_eq!(Capabilities::of_answer(payload), None);
     }
-    let Some((nonce, told)) = Capabilities::of_answer(payload) else {
+    let Some((nonce, capabilities)) = Capabilities::of_answer(payload) else {
         return;
     };
-    let (burst_length, initial_ack_burst_length) = told.window.unwrap_or_default();
+    let (burst_length, initial_ack_burst_length) = capabilities.window.unwrap_or_default();
     let host = Host {
-        largest_datagram: told.largest_datagram.unwrap_or(62).into(),
-        largest_payload: told.largest_payload.unwrap_or_default().into(),
+        largest_datagram: capabilities.largest_datagram.unwrap_or(62).into(),
+        largest_payload: capabilities.largest_payload.unwrap_or_default().into(),
         burst_length,
         initial_ack_burst_length,
-        packets_to_ack: told.packets_to_ack.unwrap_or_default(),
-        mapped: told.flags.unwrap_or_default() & query::flags::MAPPED != 0,
+        packets_to_ack: capabilities.packets_to_ack.unwrap_or_default(),
+        mapped: capabilities.flags.unwrap_or_default() & query::flags::MAPPED != 0,
     };
     let answer = host.answer(nonce);
     assert_eq!(query::nonce_of_query(&answer), None);
@@ -192,9 +192,9 @@ pub fn esp_wire(data: &[u8]) {
 /// Checks that parsed options are in range, and that they do not change if they are written and
 /// parsed again.
 fn options(data: &[u8]) {
-    let told = esp::Options::parse(data);
-    assert!(told.largest_payload.is_none_or(|payload| payload >= 57));
-    let (Some(payload), Some(window)) = (told.largest_payload, told.window) else {
+    let options = esp::Options::parse(data);
+    assert!(options.largest_payload.is_none_or(|payload| payload >= 57));
+    let (Some(payload), Some(window)) = (options.largest_payload, options.window) else {
         return;
     };
     assert!((1..=0x7fff).contains(&window.burst_length));
@@ -207,6 +207,6 @@ fn options(data: &[u8]) {
     let again = esp::Options::parse(&esp::Options::emit(payload.into(), &config));
     assert_eq!(
         (again.largest_payload, again.window),
-        (told.largest_payload, told.window)
+        (options.largest_payload, options.window)
     );
 }

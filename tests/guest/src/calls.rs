@@ -73,11 +73,11 @@ fn header_of(vector: &mut libc::iovec) -> libc::mmsghdr {
     header
 }
 
-/// Encodes a control message for `sendmsg(2)`, with `told` added to the length in its header.
-pub fn control(level: c_int, kind: c_int, data: &[u8], told: isize) -> Vec<u8> {
+/// Encodes a control message for `sendmsg(2)`, with `excess` added to the length in its header.
+pub fn control(level: c_int, kind: c_int, data: &[u8], excess: isize) -> Vec<u8> {
     let mut bytes = Vec::new();
     let head = size_of::<libc::cmsghdr>();
-    let length = (head + data.len()).wrapping_add_signed(told);
+    let length = (head + data.len()).wrapping_add_signed(excess);
     bytes.extend_from_slice(&length.to_ne_bytes());
     bytes.extend_from_slice(&level.to_ne_bytes());
     bytes.extend_from_slice(&kind.to_ne_bytes());

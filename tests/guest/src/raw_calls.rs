@@ -72,13 +72,14 @@ pub fn get_option(
     value: Pointer,
     length: Option<i32>,
 ) -> Result<()> {
-    let mut told = length.map(bounded);
-    let told = told.as_mut().map_or(NOWHERE.cast(), ptr::from_mut);
+    let mut claimed = length.map(bounded);
+    let claimed = claimed.as_mut().map_or(NOWHERE.cast(), ptr::from_mut);
     value.with(|value| {
         // SAFETY: The value is writable for the length passed, or is memory that the kernel refuses
-        // to access. `told` points to a writable length, or to memory that the kernel refuses to
+        // to access. `claimed` points to a writable length, or to memory that the kernel refuses to
         // access.
-        check(unsafe { libc::getsockopt(socket.as_raw_fd(), level, name, value, told) }).map(drop)
+        check(unsafe { libc::getsockopt(socket.as_raw_fd(), level, name, value, claimed) })
+            .map(drop)
     })
 }
 
@@ -144,15 +145,15 @@ pub enum Giving {
     Sender,
 }
 
-/// Makes a call that returns an address, with `told` as the length of the buffer. Returns the bytes
-/// written and the length that the kernel reported.
+/// Makes a call that returns an address, with `claimed` as the length of the buffer. Returns the
+/// bytes written and the length that the kernel reported.
 ///
 /// # Errors
 /// The call's errno.
-pub fn give_name(socket: &Socket, call: Giving, told: i32) -> Result<(Vec<u8>, i32)> {
+pub fn give_name(socket: &Socket, call: Giving, claimed: i32) -> Result<(Vec<u8>, i32)> {
     // This pattern shows which bytes the kernel has written.
     let mut room = [0xa5u8; ROOM];
-    let mut length = bounded(told);
+    let mut length = bounded(claimed);
     let name = room.as_mut_ptr().cast();
     let mut byte = [0u8; 64];
     // SAFETY: `room` is writable for the length passed, or the length is negative and refused.

@@ -413,19 +413,22 @@ impl Socket {
             .map(drop)
     }
 
-    /// Calls `getsockopt(2)` with a buffer of `room` bytes and with `told` as the length passed to
-    /// the kernel.
+    /// Calls `getsockopt(2)` with a buffer of `room` bytes and with `claimed` as the length passed
+    /// to the kernel.
     ///
     /// # Errors
     /// The call's errno.
     ///
     /// # Panics
-    /// If `told` is more than `room`.
-    pub fn option(&self, level: c_int, name: c_int, room: usize, told: i32) -> Result<Vec<u8>> {
-        assert!(told <= room as i32, "the kernel would write past the room");
+    /// If `claimed` is more than `room`.
+    pub fn option(&self, level: c_int, name: c_int, room: usize, claimed: i32) -> Result<Vec<u8>> {
+        assert!(
+            claimed <= room as i32,
+            "the kernel would write past the room"
+        );
         let mut value = vec![0u8; room];
-        let mut length = told as socklen_t;
-        // SAFETY: `value` is writable for at least `told` bytes (the kernel refuses a negative
+        let mut length = claimed as socklen_t;
+        // SAFETY: `value` is writable for at least `claimed` bytes (the kernel refuses a negative
         // length without writing), and `length` is writable too.
         check(unsafe {
             libc::getsockopt(

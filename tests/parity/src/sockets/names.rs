@@ -121,8 +121,8 @@ fn nowhere(side: &Side<'_>, trace: &Trace) -> Outcome {
 }
 
 fn note_room(trace: &Trace, socket: &Socket, call: Giving, full: &[u8]) {
-    for told in [0, 1, 2, 8, 15, 16, 17, 128, -1, i32::MIN] {
-        let given = give_name(socket, call, told);
+    for claimed in [0, 1, 2, 8, 15, 16, 17, 128, -1, i32::MIN] {
+        let given = give_name(socket, call, claimed);
         let given = given.map(|(bytes, length)| {
             let fits = bytes == full[..bytes.len()];
             format!(
@@ -130,7 +130,7 @@ fn note_room(trace: &Trace, socket: &Socket, call: Giving, full: &[u8]) {
                 bytes.len()
             )
         });
-        trace.see(&format!("{call:?} into {told}"), given);
+        trace.see(&format!("{call:?} into {claimed}"), given);
     }
 }
 
@@ -144,9 +144,9 @@ fn little_room(side: &Side<'_>, trace: &Trace) -> Outcome {
     } else {
         b.peer_name()?
     };
-    for told in [0, 2, 8, 16, 17, 128] {
+    for claimed in [0, 2, 8, 16, 17, 128] {
         a.send(b"x", 0)?;
-        let given = give_name(&b, Giving::Sender, told);
+        let given = give_name(&b, Giving::Sender, claimed);
         let given = given.map(|(bytes, length)| {
             let fits = bytes == sender[..bytes.len()];
             format!(
@@ -154,7 +154,7 @@ fn little_room(side: &Side<'_>, trace: &Trace) -> Outcome {
                 bytes.len()
             )
         });
-        trace.see(&format!("the sender into {told}"), given);
+        trace.see(&format!("the sender into {claimed}"), given);
     }
     a.send(b"x", 0)?;
     trace.see(
