@@ -16,7 +16,7 @@ fn with_grants(spacing: Nanos, config: Config) -> Pair {
     let mut pair = Pair::with_config(config);
     pair.spacing = spacing;
     for side in &mut pair.sides {
-        side.tells = true;
+        side.sends_options = true;
     }
     pair.establish()
 }
@@ -124,7 +124,7 @@ fn a_loss_bounds_the_windows_that_follow() {
 fn a_peer_without_the_option_gets_no_grant() {
     for side in [A, B] {
         let mut pair = Pair::new();
-        pair.sides[side].tells = true;
+        pair.sides[side].sends_options = true;
         let mut pair = pair.establish();
         if side == A {
             // B may grant, but its own settings are fixed.
@@ -264,7 +264,7 @@ fn idle_connections_keep_no_share_from_a_new_one() {
         now += wait;
         pair.now = now;
         for side in &mut pair.sides {
-            side.tells = true;
+            side.sends_options = true;
         }
         pair.sides[B].device = std::mem::take(&mut device);
         let mut pair = pair.establish();

@@ -12,7 +12,7 @@ const WINDOW: u16 = 21;
 fn with_options() -> Pair {
     let mut pair = Pair::new();
     for side in &mut pair.sides {
-        side.tells = true;
+        side.sends_options = true;
     }
     pair.establish()
 }

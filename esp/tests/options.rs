@@ -184,7 +184,7 @@ fn a_syn_may_have_options_and_a_fin_or_reset_no_payload() {
 /// every 32 packets.
 fn unequal(tells: bool) -> u64 {
     let mut pair = Pair::new();
-    pair.sides[A].tells = tells;
+    pair.sides[A].sends_options = tells;
     pair.sides[A].config = config(8, 1);
     pair.sides[B].config = Config {
         burst_length: 40,

@@ -18,7 +18,7 @@ const WHOLE: u8 = flags::ACK | flags::TXS | flags::TXF;
 fn pair() -> Pair {
     let mut pair = Pair::new();
     for side in &mut pair.sides {
-        side.tells = true;
+        side.sends_options = true;
         side.records = Some(LEAST_RECORD);
         side.reads = false;
     }

@@ -23,7 +23,7 @@ fn narrow(pair: &mut Pair, most: u16) {
 fn with_options() -> Pair {
     let mut pair = Pair::new();
     for side in &mut pair.sides {
-        side.tells = true;
+        side.sends_options = true;
     }
     pair.establish()
 }

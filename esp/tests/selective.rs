@@ -22,7 +22,7 @@ fn config() -> Config {
 fn pair_of(selective: [bool; 2]) -> Pair {
     let mut pair = Pair::new();
     for (side, selective) in pair.sides.iter_mut().zip(selective) {
-        side.tells = true;
+        side.sends_options = true;
         side.config.selective = selective;
     }
     pair
@@ -531,7 +531,7 @@ fn run(seed: u64) {
             selective: rng.u8(..4) > 0,
             ..Config::default()
         };
-        side.tells = records || rng.u8(..8) > 0;
+        side.sends_options = records || rng.u8(..8) > 0;
         side.isn = Seq(rng.u16(..));
         side.records = records.then_some(65_536);
         side.reads = records || rng.u8(..4) > 0;
@@ -543,7 +543,7 @@ fn run(seed: u64) {
     pair.spacing = rng.u64(50..2_000);
     let mut pair = pair.establish();
     // Ends that send no options do not support skips.
-    let told = pair.sides.iter().all(|side| side.tells);
+    let told = pair.sides.iter().all(|side| side.sends_options);
     let (lose, late, twice) = (rng.f64() * 0.2, rng.f64() * 0.3, rng.f64() * 0.1);
     let most_late = *rng.choice(&[3 * US, 20 * US, 500 * US]).unwrap();
     let mut fates = rng.fork();

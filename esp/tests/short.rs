@@ -10,7 +10,7 @@ use esp_testkit::pair::*;
 fn pair(crowded: bool, config: Config) -> Pair {
     let mut pair = Pair::with_config(config);
     for side in &mut pair.sides {
-        side.tells = true;
+        side.sends_options = true;
     }
     pair.sides[B].crowded = crowded;
     pair.establish()

@@ -52,7 +52,7 @@ impl Station {
         };
         let mut socket = Socket::new(config, PAYLOAD, 1 << 20);
         socket.isn = Seq(4096);
-        socket.tells = true;
+        socket.sends_options = true;
         Self {
             device: Device::default(),
             socket,

@@ -177,7 +177,7 @@ impl Stage {
         for (at, host) in hosts.into_iter().enumerate() {
             let side = &mut pair.sides[at];
             side.config = host.config();
-            side.tells = host.initial >= 128;
+            side.sends_options = host.initial >= 128;
             side.mss = usize::from(host.mss) + 1;
             side.limit = (u32::from(host.limit) + 1) * side.packet_cost();
         }
@@ -241,7 +241,7 @@ impl Stage {
             Event::Shrink(from, by) => {
                 let at = side(from);
                 let mss = pair.sides[at].mss;
-                if !pair.sides[1 - at].tells {
+                if !pair.sides[1 - at].sends_options {
                     // The peer does not accept skips, so the connection may end.
                     return;
                 }

@@ -129,7 +129,7 @@ pub enum Sabotage {
     /// When a timer expires, the engine is given an earlier time.
     StoppedClock,
     /// The hosts send SYNs without options.
-    TellNothing,
+    SendNoOptions,
 }
 
 /// A case: one receiver host, and one sender host for each pair of programs.
@@ -144,7 +144,7 @@ pub struct Case {
     /// The programs of the receiver's end and the sender's end of each connection.
     pub programs: Vec<[Program; 2]>,
     /// Whether the hosts report their windows to each other when a connection is opened.
-    pub told: bool,
+    pub reports_windows: bool,
     /// Whether the connections carry records; each message is one record.
     pub records: bool,
     /// Whether the receiver's ACK queue treats all senders as connections of one host.
@@ -182,7 +182,7 @@ impl Case {
     /// burst, the receiver takes the whole burst only if the receive queue has room for the whole
     /// traffic. Without a report, the receiver does not know when the sender stops.
     pub fn is_smooth(&self) -> bool {
-        let known = self.configs[0] == self.configs[1] || (self.told && self.all_fits());
+        let known = self.configs[0] == self.configs[1] || (self.reports_windows && self.all_fits());
         known && self.later.is_none()
     }
 
@@ -261,7 +261,11 @@ impl fmt::Display for Case {
             f,
             "{} us through the switch, windows {}, {}connections {}",
             self.latency / US,
-            if self.told { "told" } else { "not told" },
+            if self.reports_windows {
+                "told"
+            } else {
+                "not told"
+            },
             if self.together { "one host's " } else { "" },
             if self.open { "open" } else { "to be opened" },
         )?;

@@ -55,7 +55,8 @@ impl Endpoint {
         }
         socket.listens = true;
         socket.records = case.records.then_some(LEAST_RECORD);
-        socket.tells = (case.told || case.records) && case.sabotage != Some(Sabotage::TellNothing);
+        socket.sends_options = (case.reports_windows || case.records)
+            && case.sabotage != Some(Sabotage::SendNoOptions);
         socket.isn = isn(host, index);
         socket.send_room = program.send_room;
         Self {

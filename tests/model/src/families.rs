@@ -138,7 +138,7 @@ fn open(config: Config, programs: Vec<[Program; 2]>) -> Case {
         configs: [config; 2],
         later: None,
         programs,
-        told: false,
+        reports_windows: false,
         records: false,
         together: false,
         priority: 0,

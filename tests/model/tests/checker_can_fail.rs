@@ -31,7 +31,7 @@ fn case(sabotage: Option<Sabotage>, messages: &[u16]) -> Case {
             .iter()
             .map(|packets| [Program::SILENT, sender(packets)])
             .collect(),
-        told: false,
+        reports_windows: false,
         records: false,
         together: false,
         priority: 0,
@@ -205,8 +205,8 @@ fn a_resend_without_need() {
 
 #[test]
 fn a_window_that_is_not_told() {
-    let mut wrong = case(Some(Sabotage::TellNothing), &[4]);
-    wrong.told = true;
+    let mut wrong = case(Some(Sabotage::SendNoOptions), &[4]);
+    wrong.reports_windows = true;
     wrong.configs[0] = Config {
         burst_length: 4,
         packets_to_ack: 4,

@@ -88,7 +88,7 @@ impl Endpoint {
         socket.slot = Slot::of(peer);
         socket.overhead = PACKET_OVERHEAD;
         socket.listens = true;
-        socket.tells = config.esp.is_adaptive();
+        socket.sends_options = config.esp.is_adaptive();
         Self {
             socket,
             sent: 0,

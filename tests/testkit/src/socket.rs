@@ -89,9 +89,9 @@ impl Socket<VecDeque<u8>> {
         } else if packet.options == Options::default() {
             packet.payload.into()
         } else {
-            let mut told = self.told().to_vec();
-            told.extend(self.records.iter().flat_map(|n| Options::emit_records(*n)));
-            told
+            let mut options = self.syn_options().to_vec();
+            options.extend(self.records.iter().flat_map(|n| Options::emit_records(*n)));
+            options
         }
     }
 }
@@ -121,7 +121,7 @@ pub struct Socket<P> {
     /// Whether a SYN opens a connection when there is none.
     pub listens: bool,
     /// Whether the socket's SYN or SYN|ACK carries options.
-    pub tells: bool,
+    pub sends_options: bool,
     /// Whether the socket's options announce that many connections send to its device.
     pub crowded: bool,
     /// The initial sequence number.
@@ -171,7 +171,7 @@ impl<P: Payload> Socket<P> {
             counted: false,
             config,
             listens: false,
-            tells: false,
+            sends_options: false,
             crowded: false,
             isn: Seq(0),
             mss,
@@ -220,7 +220,7 @@ impl<P: Payload> Socket<P> {
     /// nothing that has to be negotiated.
     fn negotiable(&self) -> Config {
         Config {
-            selective: self.config.selective && self.tells,
+            selective: self.config.selective && self.sends_options,
             ..self.config
         }
     }
@@ -231,12 +231,12 @@ impl<P: Payload> Socket<P> {
     }
 
     /// Returns the options of the socket's SYN or SYN|ACK, in wire format.
-    fn told(&self) -> [u8; OPTIONS_LEN] {
-        let told = Options::emit(self.mss as u32, &self.config);
+    fn syn_options(&self) -> [u8; OPTIONS_LEN] {
+        let options = Options::emit(self.mss as u32, &self.config);
         if self.crowded {
-            Options::crowded(told)
+            Options::crowded(options)
         } else {
-            told
+            options
         }
     }
 
@@ -573,10 +573,11 @@ impl<P: Payload> Socket<P> {
                 (header, resend)
             }
             Transmit::Control { header, resend } => {
-                let told = (self.tells && header.has(flags::SYN)).then(|| self.told());
-                let options = told.map_or_else(Options::default, |told| Options {
+                let sent =
+                    (self.sends_options && header.has(flags::SYN)).then(|| self.syn_options());
+                let options = sent.map_or_else(Options::default, |sent| Options {
                     records: self.records,
-                    ..Options::parse(&told)
+                    ..Options::parse(&sent)
                 });
                 return Some(Packet {
                     options,

@@ -248,7 +248,7 @@ pub fn told(scale: Scale) -> Family {
                 let programs = vec![[receiver, writes(messages)]];
                 let case = Case {
                     configs,
-                    told: true,
+                    reports_windows: true,
                     bound: WITH_LATE_READER,
                     ..open(configs[0], programs)
                 };
@@ -284,7 +284,7 @@ pub fn granted(scale: Scale) -> Family {
                     .iter()
                     .map(|messages| [receiver.clone(), writes(messages)]);
                 cases.push(Case {
-                    told: true,
+                    reports_windows: true,
                     bound: WITH_LATE_READER,
                     ..open(config, programs.collect())
                 });
@@ -299,7 +299,7 @@ pub fn granted(scale: Scale) -> Family {
             for messages in scale.of(1, 2, &[&[5][..], &[3, 3]]) {
                 cases.push(Case {
                     later: Some((*at, [fixed, config])),
-                    told: true,
+                    reports_windows: true,
                     bound: WITH_LATE_READER,
                     ..open(config, vec![[Program::SILENT, writes(messages)]])
                 });
@@ -396,7 +396,7 @@ pub fn selective(scale: Scale) -> Family {
                                 selective,
                                 ..config
                             }),
-                            told: true,
+                            reports_windows: true,
                             records,
                             ..open(config, vec![[reverse, sender]])
                         });
