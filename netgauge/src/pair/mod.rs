@@ -162,7 +162,7 @@ impl Streams {
 }
 
 /// The time to wait for the peer's message about a failure that this side saw first.
-const LAST_WORD: Duration = Duration::from_secs(1);
+const PEER_MESSAGE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A connected pair: the transport, and the control connection.
 pub struct Link<'a> {
@@ -244,7 +244,7 @@ impl Link<'_> {
 
     /// Returns the peer's message about a failure, or this side's error.
     fn told_or(&mut self, seen: anyhow::Error) -> anyhow::Error {
-        if !self.control.is_ready(LAST_WORD).unwrap_or(false) {
+        if !self.control.is_ready(PEER_MESSAGE_TIMEOUT).unwrap_or(false) {
             return seen;
         }
         match self.control.answer() {

@@ -21,10 +21,10 @@ use crate::signals::Signals;
 
 /// The time to wait for the reports of other participants after a participant has reported a
 /// failure.
-const LAST_WORD: Duration = Duration::from_secs(1);
+const OTHER_FAILURES_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The time that participants may take to end.
-const FAREWELL: Duration = Duration::from_secs(5);
+const END_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A participant, with its connection.
 struct Remote {
@@ -353,7 +353,7 @@ impl Group {
         first: String,
         take: &mut dyn FnMut(usize, Answer) -> Result<bool>,
     ) -> anyhow::Error {
-        let deadline = Instant::now() + LAST_WORD;
+        let deadline = Instant::now() + OTHER_FAILURES_TIMEOUT;
         let mut others = whom.to_vec();
         others.retain(|other| *other != who);
         while self.gone().is_none() || others.first() == whom.first() {
@@ -471,7 +471,7 @@ impl Drop for Group {
         }
         // Waits for the connections to end, because each participant restores ESP's parameters
         // before its connection ends.
-        let deadline = Instant::now() + FAREWELL;
+        let deadline = Instant::now() + END_TIMEOUT;
         for remote in &mut self.remotes {
             let left = deadline.saturating_duration_since(Instant::now());
             let ended = remote.gone.is_some() || has_ended(&mut remote.control, left);

@@ -17,7 +17,7 @@ use super::location::Location;
 use crate::control::Control;
 
 /// The time that a process may take to end after its connection has ended.
-const LAST_BREATH: Duration = Duration::from_secs(1);
+const EXIT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The interval at which [`Process::wait`] checks whether the process has ended.
 const LOOK: Duration = Duration::from_millis(10);
@@ -131,7 +131,7 @@ impl Process {
     /// Waits for the end of a process whose connection has ended, and kills the process if the wait
     /// takes too long. Also waits until the process's standard error has been copied.
     pub(super) fn wait(&mut self) -> Option<ExitStatus> {
-        let deadline = Instant::now() + LAST_BREATH;
+        let deadline = Instant::now() + EXIT_TIMEOUT;
         let status = loop {
             match self.child.try_wait() {
                 Ok(None) if Instant::now() < deadline => thread::sleep(LOOK),
