@@ -166,12 +166,15 @@ impl Cli {
     /// A pattern is unknown.
     pub fn patterns(&self) -> Result<Vec<&'static Pattern>> {
         if self.pattern == "all" {
-            return Ok(registry::of_two().collect());
+            return Ok(registry::pair_patterns().collect());
         }
         let names = self.pattern.split(',').map(registry::find);
-        names
-            .collect::<Result<_>>()
-            .map_err(|error| anyhow!("{error}; or of many: {}", registry::names_of_many()))
+        names.collect::<Result<_>>().map_err(|error| {
+            anyhow!(
+                "{error}; or of many: {}",
+                registry::names_of_group_patterns()
+            )
+        })
     }
 
     /// Checks the command line of a server.
@@ -330,7 +333,7 @@ mod tests {
         assert_eq!(cli.pattern, "flood");
         assert!(cli.pattern_args.eor && cli.command.is_none());
         let cli = parse("netgauge incast --clients 1,2 --netns a,b,c").unwrap();
-        let pattern = registry::many(&cli.pattern).unwrap().unwrap();
+        let pattern = registry::find_group(&cli.pattern).unwrap().unwrap();
         assert_eq!(pattern.info.name, "one-many");
         // A pattern's subcommand refuses the options of other patterns, like -x does.
         let cli = parse("netgauge one-one --block 1M --connect h").unwrap();

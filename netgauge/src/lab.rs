@@ -51,8 +51,8 @@ pub struct LabArgs {
 }
 
 fn parse_pattern(name: &str) -> Result<&'static Pattern, String> {
-    let found = registry::of_many().find(|pattern| pattern.info.is_called(name));
-    found.ok_or_else(|| format!("choose from {}", registry::names_of_many()))
+    let found = registry::group_patterns().find(|pattern| pattern.info.is_called(name));
+    found.ok_or_else(|| format!("choose from {}", registry::names_of_group_patterns()))
 }
 
 impl LabArgs {

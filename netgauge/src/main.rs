@@ -53,7 +53,7 @@ fn run(cli: &Cli) -> Result<ExitCode> {
     if cli.server {
         return serve(cli);
     }
-    let many = registry::many(&cli.pattern).map_err(wrong_line)?;
+    let many = registry::find_group(&cli.pattern).map_err(wrong_line)?;
     match (many.map(|one| (&one.info, one.kind)), &cli.connect) {
         (Some((info, Kind::Group(work))), _) => coordinate(cli, info, work),
         (_, Some(host)) => measure(cli, host),
@@ -63,7 +63,7 @@ fn run(cli: &Cli) -> Result<ExitCode> {
             Err(wrong_line(anyhow!(
                 "{} is measured between two: name the server with --connect, or with -x one of {}",
                 cli.pattern,
-                registry::names_of_many()
+                registry::names_of_group_patterns()
             )))
         }
     }

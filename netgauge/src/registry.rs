@@ -151,21 +151,21 @@ impl Pattern {
 }
 
 /// Returns the patterns between two hosts.
-pub fn of_two() -> impl Iterator<Item = &'static Pattern> {
+pub fn pair_patterns() -> impl Iterator<Item = &'static Pattern> {
     let patterns = PATTERNS.iter();
     patterns.filter(|pattern| pattern.roles().is_none())
 }
 
 /// Returns the patterns between more than two hosts.
-pub fn of_many() -> impl Iterator<Item = &'static Pattern> {
+pub fn group_patterns() -> impl Iterator<Item = &'static Pattern> {
     let patterns = PATTERNS.iter();
     patterns.filter(|pattern| pattern.roles().is_some())
 }
 
 /// Returns the names of patterns between more than two hosts, separated by commas, for error
 /// messages.
-pub fn names_of_many() -> String {
-    names(of_many())
+pub fn names_of_group_patterns() -> String {
+    names(group_patterns())
 }
 
 fn names(patterns: impl Iterator<Item = &'static Pattern>) -> String {
@@ -179,11 +179,11 @@ fn names(patterns: impl Iterator<Item = &'static Pattern>) -> String {
 ///
 /// No pattern between two hosts has that name.
 pub fn find(name: &str) -> Result<&'static Pattern> {
-    let found = of_two().find(|pattern| pattern.info.is_called(name));
+    let found = pair_patterns().find(|pattern| pattern.info.is_called(name));
     found.with_context(|| {
         format!(
             "there is no pattern `{name}`: choose from {}",
-            names(of_two())
+            names(pair_patterns())
         )
     })
 }
@@ -194,15 +194,15 @@ pub fn find(name: &str) -> Result<&'static Pattern> {
 /// # Errors
 ///
 /// The option names both kinds, or two patterns between more than two hosts.
-pub fn many(option: &str) -> Result<Option<&'static Pattern>> {
-    let named = |name| of_many().find(|pattern| pattern.info.is_called(name));
+pub fn find_group(option: &str) -> Result<Option<&'static Pattern>> {
+    let named = |name| group_patterns().find(|pattern| pattern.info.is_called(name));
     let found: Vec<_> = option.split(',').map(named).collect();
     match found[..] {
         [only] => Ok(only),
         _ if found.iter().all(Option::is_none) => Ok(None),
         _ => bail!(
             "{} have a report of their own: name one of them alone with -x",
-            names_of_many()
+            names_of_group_patterns()
         ),
     }
 }
@@ -213,12 +213,12 @@ mod tests {
 
     #[test]
     fn every_pattern_is_found_by_its_names() {
-        for pattern in of_two() {
+        for pattern in pair_patterns() {
             let found = find(pattern.info.name).unwrap();
             assert_eq!(found.info.name, pattern.info.name);
         }
         for (alias, name) in [("incast", "one-many"), ("beside", "loaded-latency")] {
-            assert_eq!(many(alias).unwrap().unwrap().info.name, name);
+            assert_eq!(find_group(alias).unwrap().unwrap().info.name, name);
         }
         let error = find("all-all").unwrap_err().to_string();
         assert!(error.contains("one-one, bulk"), "{error}");

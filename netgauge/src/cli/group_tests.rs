@@ -23,7 +23,7 @@ fn coordinator(cli: &Cli, pattern: &Pattern) -> Result<Coordinator> {
 
 fn plan(line: &str) -> Result<Plan> {
     let cli = parse(line);
-    let pattern = registry::many(&cli.pattern)?.expect("a pattern of many");
+    let pattern = registry::find_group(&cli.pattern)?.expect("a pattern of many");
     Ok(coordinator(&cli, pattern)?.plan().clone())
 }
 
@@ -33,7 +33,8 @@ fn planned(line: &str) -> Plan {
 
 #[test]
 fn patterns_of_two_and_of_many_are_distinguished() {
-    let of = |line| registry::many(&parse(line).pattern).map(|one| one.map(|one| one.info.name));
+    let of =
+        |line| registry::find_group(&parse(line).pattern).map(|one| one.map(|one| one.info.name));
     assert_eq!(of("-x one-one,bulk --connect h").unwrap(), None);
     assert_eq!(of("-x all --connect h").unwrap(), None);
     let many = of("-x one-many --connect h").unwrap();
@@ -66,16 +67,16 @@ fn one_many_has_its_defaults() {
 
 #[test]
 fn every_pattern_of_many_is_found_by_its_name() {
-    let of_many = |one: &&Pattern| matches!(one.kind, Kind::Group(_));
-    let all: Vec<_> = registry::PATTERNS.iter().filter(of_many).collect();
+    let is_group = |one: &&Pattern| matches!(one.kind, Kind::Group(_));
+    let all: Vec<_> = registry::PATTERNS.iter().filter(is_group).collect();
     assert_eq!(all.len(), 6);
     for pattern in all {
         let cli = parse(&format!("-x {} --netns a,b", pattern.info.name));
-        let found = registry::many(&cli.pattern).unwrap().unwrap();
+        let found = registry::find_group(&cli.pattern).unwrap().unwrap();
         assert_eq!(found.info.name, pattern.info.name);
         assert!(coordinator(&cli, pattern).is_ok(), "{pattern:?}");
     }
-    assert!(registry::many("one-one").unwrap().is_none());
+    assert!(registry::find_group("one-one").unwrap().is_none());
 }
 
 #[test]

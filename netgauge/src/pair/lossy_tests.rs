@@ -15,7 +15,7 @@ use nix::sys::socket::MsgFlags;
 use super::args::PatternArgs;
 use super::{Link, Plan};
 use crate::control::{Control, Message};
-use crate::registry::{find, of_two, Pattern};
+use crate::registry::{find, pair_patterns, Pattern};
 use crate::report::Row;
 use crate::summary::tests::percents;
 use crate::transport::datagram::{DatagramSocket, Datagrams};
@@ -127,7 +127,7 @@ fn measure(
 fn patterns() -> impl Iterator<Item = &'static Pattern> {
     let udp = crate::transport::kinds::find("udp").unwrap();
     let suits = |pattern: &&Pattern| pattern.pair().unwrap().suits(udp).is_ok();
-    of_two().filter(suits)
+    pair_patterns().filter(suits)
 }
 
 /// Returns the losses to test a pattern with: a size, and the periods at which the two sides drop a
