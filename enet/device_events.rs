@@ -1,20 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The reaction of sockets to changes of devices.
+//! The reaction of sockets to changes of devices, and of their neighbours.
 
 use crate::{
     datagram::sock,
     device::note_departure,
+    mapped::askers::Awaited,
     net::{
         device::{Device, Event, Listener},
         errno::ENETDOWN,
         namespace::PerNet,
+        route,
     },
     pernet::NetState,
     stream::{device, sock::tie},
 };
 
-/// The listener for device events.
+/// The listener for events of devices and of neighbours.
 pub(crate) struct Devices;
 
 impl Listener for Devices {
@@ -34,6 +36,7 @@ impl Listener for Devices {
         note_departure();
         net_state.esp_queues.forget(ifindex);
         net_state.edp_peers.forget(ifindex);
+        net_state.mapped_askers.wake_all();
         // The loops below miss no socket. The device was unlisted a grace period ago, so a socket
         // that joins its table later cannot find the device.
         net_state.esp_listeners.for_each(|sock| {
@@ -48,5 +51,12 @@ impl Listener for Devices {
                 sock.report_error(ENETDOWN);
             }
         });
+    }
+}
+
+impl route::Listener for Devices {
+    fn neighbour_event(device: &Device, ip: [u8; 4]) {
+        let askers = &NetState::of(device.net()).mapped_askers;
+        askers.wake(Awaited::Neighbour(ip));
     }
 }

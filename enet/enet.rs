@@ -43,6 +43,7 @@ use crate::net::{
     family::{FamilyRegistration, ProtocolRegistration},
     inet, namespace, offload, packet_type,
     parameter::modinfo,
+    route,
 };
 
 module! {
@@ -69,6 +70,7 @@ struct Enet {
     _esp_frames: packet_type::Registration<stream::input::Frames>,
     _esp_runs: offload::Registration<stream::runs::Runs>,
     _devices: Notifier<device_events::Devices>,
+    _neighbours: route::Notifier<device_events::Devices>,
     _files: net::procfs::Registration<procfs::Files>,
     _settings: net::sysctl::Registration<sysctl::Settings>,
     _net_state: namespace::Registration<pernet::NetState>,
@@ -93,6 +95,7 @@ impl kernel::Module for Enet {
         let net_state = namespace::Registration::new(module)?;
         let settings = net::sysctl::Registration::new(module)?;
         let files = net::procfs::Registration::new(module)?;
+        let neighbours = route::Notifier::register(module)?;
         let devices = Notifier::register(module)?;
         let esp_runs = offload::Registration::new(esp_type, module)?;
         let esp_frames =
@@ -115,6 +118,7 @@ impl kernel::Module for Enet {
             _esp_frames: esp_frames,
             _esp_runs: esp_runs,
             _devices: devices,
+            _neighbours: neighbours,
             _files: files,
             _settings: settings,
             _net_state: net_state,

@@ -17,11 +17,11 @@ use kernel::sync::Arc;
 static OPERATIONS: Operations<NetState> = Operations::new();
 static SETTINGS: sysctl::Operations<Settings> = sysctl::Operations::new();
 
-// SAFETY: Socket calls, packet handlers, the device listener, files under `/proc/net` and
-// `/proc/sys`, connections and timers ask for the state of a namespace. The first four are
-// registered by fields of `Enet` before the field for `NetState`, so their registrations end before
-// the registration of `NetState`. `end` ends the connections and their timers. A socket without a
-// connection does not ask for the state when it is freed.
+// SAFETY: Socket calls, packet handlers, the listener for devices and neighbours, files under
+// `/proc/net` and `/proc/sys`, connections and timers ask for the state of a namespace. The first
+// four are registered by fields of `Enet` before the field for `NetState`, so their registrations
+// end before the registration of `NetState`. `end` ends the connections and their timers. A socket
+// without a connection does not ask for the state when it is freed.
 unsafe impl PerNet for NetState {
     fn operations() -> &'static Operations<Self> {
         &OPERATIONS

@@ -5,7 +5,7 @@
 use crate::net::errno::prelude::*;
 use crate::{
     datagram::{peers::Peers, sock::Edp},
-    mapped::{carriers::Connections, fallback::Refusals, policy::Rules},
+    mapped::{askers::Askers, carriers::Connections, fallback::Refusals, policy::Rules},
     net::{
         limits::Limits,
         map::Map,
@@ -49,6 +49,8 @@ pub(crate) struct NetState {
     pub(crate) mapped_refusals: Refusals,
     /// The peers with which mapped sockets may use ESP.
     pub(crate) mapped_rules: Rules,
+    /// Mapped sockets that wait for a host before they connect.
+    pub(crate) mapped_askers: Askers,
     /// The connections of mapped sockets, with the protocol that carries each.
     pub(crate) mapped_connections: Connections,
     /// The ACK queues, by device.
@@ -83,6 +85,7 @@ impl NetState {
             mapped_listeners: Table::new(LISTENER_BITS)?,
             mapped_refusals: Refusals::new(),
             mapped_rules: Rules::new()?,
+            mapped_askers: Askers::new()?,
             mapped_connections: Connections::new()?,
             esp_queues: AckQueues::new(settings.live(), statistics.clone())?,
             device_changes: AtomicU32::new(0),

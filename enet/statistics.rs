@@ -115,6 +115,9 @@ statistics! {
     MappedActiveOpens,
     /// Connections of mapped sockets over ESP, accepted here.
     MappedPassiveOpens,
+    /// Connection attempts of mapped sockets that waited for a host to answer a query, or for its
+    /// Ethernet address.
+    MappedWaits,
     /// SYNs of mapped connections that state a source or destination address of a different host.
     MappedInForeign,
     /// SYNs of mapped connections that `/proc/net/enet_policy` forbids.

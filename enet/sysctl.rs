@@ -31,12 +31,17 @@ const ROUND_TRIP_TIME: RangeInclusive<u32> = 10..=1_000_000;
 /// Range of `retransmission_time_min`, in microseconds: at least twice the delay of an
 /// acknowledgement that waits for data, and at most a second.
 const RETRANSMISSION_TIME_MIN: RangeInclusive<u32> = 2_000..=1_000_000;
+const NSEC_PER_USEC: u64 = 1_000;
 /// A value of `checksum`: the link speed of a connection's device decides whether the connection
 /// asks for checksums.
 const BY_SPEED: u32 = 2;
 /// Link speed in Mbit/s from which on [`BY_SPEED`] selects checksums. At this speed, 16-bit
 /// sequence numbers wrap within less than 80 ms, and a frame may be delayed for longer.
 const FAST: u32 = 10_000;
+/// Microseconds; the least stands for no wait.
+const MAPPED_WAIT: RangeInclusive<u32> = 0..=100_000;
+/// Microseconds.
+const MAPPED_WAIT_DEFAULT: u32 = 1_000;
 /// Range of `user_timeout`, in milliseconds, up to a day.
 pub(crate) const USER_TIMEOUT: RangeInclusive<u32> = 100..=86_400_000;
 
@@ -51,6 +56,8 @@ pub(crate) struct Settings {
     receive_buffer: AtomicU32,
     /// Whether mapped sockets use ESP: 0 or 1.
     mapped: AtomicU32,
+    /// The setting `mapped_wait`, microseconds.
+    mapped_wait: AtomicU32,
 }
 
 /// The settings that packet processing reads.
@@ -122,6 +129,7 @@ pub(crate) enum Setting {
     UserTimeout,
     Checksum,
     Mapped,
+    MappedWait,
     Selective,
     /// The size of a buffer, and a function that selects its limit.
     Buffer(fn(&Settings) -> &AtomicU32, fn(Limits) -> u32),
@@ -197,6 +205,7 @@ impl Settings {
             send_buffer: AtomicU32::new(0),
             receive_buffer: AtomicU32::new(0),
             mapped: AtomicU32::new(1),
+            mapped_wait: AtomicU32::new(MAPPED_WAIT_DEFAULT),
         })
     }
 
@@ -227,6 +236,12 @@ impl Settings {
     /// Returns whether mapped sockets use ESP.
     pub(crate) fn mapped(&self) -> bool {
         self.mapped.load(Relaxed) != 0
+    }
+
+    /// Returns for how long a mapped socket that connects waits for the answer of a host, in
+    /// nanoseconds; 0 if it does not wait.
+    pub(crate) fn mapped_wait(&self) -> u64 {
+        u64::from(self.mapped_wait.load(Relaxed)) * NSEC_PER_USEC
     }
 
     /// Applies the buffer sizes, if they were set, to a socket that no other context can reach yet.
@@ -296,6 +311,7 @@ impl Numbers for Settings {
             Setting::Packets(|window| &mut window.initial_ack_burst_length),
         ),
         (c"mapped", Setting::Mapped),
+        (c"mapped_wait", Setting::MappedWait),
         (
             c"packets_to_ack",
             Setting::Packets(|window| &mut window.packets_to_ack),
@@ -323,6 +339,7 @@ impl Numbers for Settings {
             Setting::UserTimeout => Ok(self.live.user_timeout.load(Relaxed)),
             Setting::Checksum => Ok(self.live.checksum.load(Relaxed)),
             Setting::Mapped => Ok(self.mapped.load(Relaxed)),
+            Setting::MappedWait => Ok(self.mapped_wait.load(Relaxed)),
             Setting::Selective => Ok(self.live.selective.load(Relaxed)),
             Setting::Buffer(buffer, which) => match buffer(self).load(Relaxed) {
                 0 => (self.new_limits)().map(which),
@@ -350,6 +367,7 @@ impl Numbers for Settings {
             Setting::UserTimeout => store(&live.user_timeout, USER_TIMEOUT, number),
             Setting::Checksum => store(&live.checksum, 0..=BY_SPEED, number),
             Setting::Mapped => store(&self.mapped, 0..=1, number),
+            Setting::MappedWait => store(&self.mapped_wait, MAPPED_WAIT, number),
             Setting::Selective => store(&live.selective, 0..=1, number),
             Setting::Buffer(buffer, which) => store(
                 buffer(self),

@@ -29,6 +29,7 @@
 #include <linux/xfrm.h>
 #include <net/gro.h>
 #include <net/net_namespace.h>
+#include <net/netevent.h>
 #include <net/netns/generic.h>
 #include <net/protocol.h>
 #include <net/route.h>

@@ -140,6 +140,11 @@ H(bool, rt_is_on_link, (const struct rtable *rt), return rt->rt_type == RTN_UNIC
 H(struct net_device *, rt_dev_rcu, (const struct rtable *rt), return dst_dev_rcu(&rt->dst))
 H(void, rt_put, (struct rtable *rt), ip_rt_put(rt))
 H(bool, neighbour_address, (struct net_device *dev, __be32 ip, u8 *address), bool valid = false; struct neighbour *n; rcu_read_lock(); n = __ipv4_neigh_lookup_noref(dev, (__force u32)ip); if (n && READ_ONCE(n->nud_state) & NUD_VALID) { neigh_ha_snapshot(address, n, dev); valid = true; } rcu_read_unlock(); return valid)
+/* Whether the address is being resolved afterwards; the entry is the table's, and may be new. */
+H(bool, neighbour_resolve, (struct net_device *dev, __be32 ip), guard(rcu)(); struct neighbour *n = ip_neigh_gw4(dev, ip); return !IS_ERR(n) && neigh_event_send(n, NULL))
+H(bool, neighbour_is_resolving, (struct net_device *dev, __be32 ip), guard(rcu)(); struct neighbour *n = __ipv4_neigh_lookup_noref(dev, (__force u32)ip); return n && READ_ONCE(n->nud_state) & NUD_INCOMPLETE)
+/* The device of a neighbour of IPv4, and its address; null for those of other protocols. */
+H(struct net_device *, arp_neighbour, (const struct neighbour *n, __be32 *ip), if (n->tbl != &arp_tbl) return NULL; memcpy(ip, n->primary_key, sizeof(*ip)); return n->dev)
 H(bool, inet_is_own, (const struct net_device *dev, __be32 ip), return inet_addr_type_dev_table(dev_net(dev), dev, ip) == RTN_LOCAL)
 
 #ifdef CONFIG_SOCK_CGROUP_DATA

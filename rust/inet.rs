@@ -147,7 +147,7 @@ pub(crate) trait Streams: Sized + 'static {
     /// decision.
     fn backend(call: &StreamCall<'_, Self>, companion: &Companion<Self>) -> Backend;
     /// Works like [`Streams::backend`], but waits for at most `timeout` (in jiffies) while the
-    /// decision is pending.
+    /// decision is pending, and subtracts the time that it has waited from `timeout`.
     ///
     /// # Errors
     ///
@@ -156,7 +156,7 @@ pub(crate) trait Streams: Sized + 'static {
     fn await_backend(
         call: &StreamCall<'_, Self>,
         companion: &Companion<Self>,
-        timeout: c_long,
+        timeout: &mut c_long,
     ) -> Result<Backend>;
     /// Returns the address of one `end` of the connection that the companion has or is opening.
     ///

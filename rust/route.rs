@@ -3,14 +3,19 @@
 //! IPv4 routes and neighbours: the device and Ethernet address for packets to an IPv4 address.
 //!
 //! C headers: [`include/net/route.h`](srctree/include/net/route.h),
-//! [`include/net/arp.h`](srctree/include/net/arp.h)
+//! [`include/net/arp.h`](srctree/include/net/arp.h),
+//! [`include/net/netevent.h`](srctree/include/net/netevent.h)
 
 use super::{
     bindings,
     device::{Device, Mac},
+    listed::Listed,
     rcu,
     sock::RawSock,
 };
+use crate::net::errno::prelude::*;
+use core::marker::PhantomData;
+use kernel::ffi::c_int;
 
 /// Room for the address of any device (`MAX_ADDR_LEN`).
 const ADDRESS_MAX: usize = 32;
@@ -31,8 +36,9 @@ pub(crate) enum NoHop {
     /// There is no route, or the route is through a gateway, uses IPsec, is not to a single host,
     /// or is not over Ethernet.
     NotOnLink,
-    /// The neighbour's Ethernet address is unknown.
-    NoNeighbour,
+    /// The destination is on the local Ethernet behind device `ifindex`, and would see the local
+    /// address `source`. Its Ethernet address is unknown.
+    NoNeighbour { ifindex: u32, source: [u8; 4] },
 }
 
 fn neighbour(device: &Device, ip: [u8; 4]) -> Option<Mac> {
@@ -69,6 +75,84 @@ unsafe fn device_of(route: *mut bindings::rtable, _section: &rcu::Read) -> &Devi
 /// `device`.
 pub(crate) fn is_neighbour(device: &Device, ip: [u8; 4], mac: Mac) -> bool {
     neighbour(device, ip) == Some(mac)
+}
+
+/// Resolves the Ethernet address of the host with IPv4 address `ip` on `device`, unless it is
+/// known. Process context.
+pub(crate) fn resolve(device: &Device, ip: [u8; 4]) {
+    // SAFETY: The device is valid. The function uses the table's entry in a read section of its
+    // own, and takes the locks of the entry and of the device's queue, of which a task that calls
+    // this holds none.
+    unsafe { bindings::neighbour_resolve(device.as_ptr(), u32::from_ne_bytes(ip)) };
+}
+
+/// Returns whether the Ethernet address of the host with IPv4 address `ip` on `device` is being
+/// resolved.
+pub(crate) fn is_resolving(device: &Device, ip: [u8; 4]) -> bool {
+    // SAFETY: The device is valid; a single load of an entry, in a read section.
+    unsafe { bindings::neighbour_is_resolving(device.as_ptr(), u32::from_ne_bytes(ip)) }
+}
+
+/// A listener for changes of IPv4 neighbours.
+pub(crate) trait Listener: 'static {
+    /// What is known of the host with address `ip` on `device` has changed. Must not sleep.
+    fn neighbour_event(device: &Device, ip: [u8; 4]);
+}
+
+/// The registration of a [`Listener`]; dropping it unregisters.
+pub(crate) struct Notifier<L: Listener> {
+    block: Listed<bindings::notifier_block>,
+    _listener: PhantomData<fn() -> L>,
+}
+
+impl<L: Listener> Notifier<L> {
+    /// Registers the listener.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn register(_module: &'static ThisModule) -> Result<Self> {
+        // SAFETY: All zeroes is a notifier block that is in no chain.
+        let mut block: bindings::notifier_block = unsafe { core::mem::zeroed() };
+        block.notifier_call = Some(Self::call);
+        let block = Listed::new(block)?;
+        // SAFETY: The block stays where it is until `drop` has taken it out of the chain.
+        to_result(unsafe { bindings::register_netevent_notifier(block.as_ptr()) })?;
+        Ok(Notifier {
+            block,
+            _listener: PhantomData,
+        })
+    }
+
+    /// # Safety
+    ///
+    /// Called by the chain of network events, with the object of the event.
+    unsafe extern "C" fn call(
+        _block: *mut bindings::notifier_block,
+        event: kernel::ffi::c_ulong,
+        object: *mut kernel::ffi::c_void,
+    ) -> c_int {
+        const NEIGHBOUR: u64 = bindings::netevent_notif_type_NETEVENT_NEIGH_UPDATE as u64;
+        if event as u64 == NEIGHBOUR {
+            let mut ip = 0;
+            // SAFETY: The object of this event is a neighbour, which the caller holds during the
+            // call. It holds its device, and `ip` has room for an IPv4 address.
+            unsafe {
+                let device = bindings::arp_neighbour(object.cast(), &mut ip);
+                if !device.is_null() {
+                    L::neighbour_event(Device::from_raw(device), ip.to_ne_bytes());
+                }
+            }
+        }
+        bindings::NOTIFY_DONE as c_int
+    }
+}
+
+impl<L: Listener> Drop for Notifier<L> {
+    fn drop(&mut self) {
+        // SAFETY: Registered in `register`, once. Waits for the calls that run.
+        unsafe { bindings::unregister_netevent_notifier(self.block.as_ptr()) };
+    }
 }
 
 /// Returns whether `ip` is an address of this host, for packets received by `device`.
@@ -108,7 +192,10 @@ impl RawSock {
             let device = unsafe { device_of(route, &section) };
             match neighbour(device, to) {
                 Some(mac) => Ok((device.index(), mac)),
-                None if device.is_ethernet() => Err(NoHop::NoNeighbour),
+                None if device.is_ethernet() => Err(NoHop::NoNeighbour {
+                    ifindex: device.index(),
+                    source: source.to_ne_bytes(),
+                }),
                 None => Err(NoHop::NotOnLink),
             }
         } else {

@@ -8,6 +8,10 @@
 //! [`Bucket`]s, and chooses the bucket of a peer by a keyed hash. So an attacker cannot fill
 //! another peer's bucket.
 //!
+//! A connection may wait for the answer ([`Bucket::await_answer`]). All connections that are opened
+//! during a wait share it. After a wait without an answer no connection waits for the peer for
+//! [`REST`], and after each further one for twice as long.
+//!
 //! Times are in nanoseconds of a monotonic clock.
 
 use super::query::{flags, Capabilities, Nonce};
@@ -29,6 +33,28 @@ pub const REFRESH_AFTER: u64 = ANSWER_LIFETIME / 2;
 /// time, in nanoseconds.
 pub const SILENCE_BACKOFF: u64 = 10 * SECOND;
 
+/// The time after a connection has waited in vain for a peer's answer, for which no other waits;
+/// doubles with each such wait, up to [`REST_MAX`]. Nanoseconds.
+pub const REST: u64 = 60 * SECOND;
+/// The upper bound of [`REST`], nanoseconds.
+pub const REST_MAX: u64 = 16 * REST;
+/// [`REST`] for a peer that is expected to answer: it has done so before, or the caller says so.
+pub const REST_EXPECTED: u64 = QUERY_INTERVAL;
+/// The upper bound of [`REST_EXPECTED`], nanoseconds.
+pub const REST_EXPECTED_MAX: u64 = REST;
+
+/// After so many doublings the time has reached its bound.
+const MOST_DOUBLED: u8 = 6;
+
+/// How a connection waits for a peer's answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Patience {
+    /// The longest wait, nanoseconds; 0 for none. At most [`QUERY_INTERVAL`] counts.
+    pub bound: u64,
+    /// Whether the peer is expected to answer, so that its silence is forgotten sooner.
+    pub expects: bool,
+}
+
 /// A peer: its address, and the device that leads to it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Peer {
@@ -47,7 +73,7 @@ pub struct Answer {
     pub mapped: bool,
 }
 
-/// The cached state of one peer. An entry without a query and without an answer is unused.
+/// The cached state of one peer. An entry without a query that has never had an answer is unused.
 #[derive(Clone, Copy, Debug, Default)]
 struct Entry {
     peer: Peer,
@@ -57,11 +83,17 @@ struct Entry {
     pending: Option<Nonce>,
     /// The last answer, and when it arrived.
     answer: Option<(Answer, u64)>,
+    /// Whether the peer has ever answered.
+    answered: bool,
+    /// When the last wait for an answer began.
+    waited_at: u64,
+    /// Number of waits since the last answer.
+    waits: u8,
 }
 
 impl Entry {
     fn is_used(&self) -> bool {
-        self.pending.is_some() || self.answer.is_some()
+        self.pending.is_some() || self.answered
     }
 
     fn is_of(&self, peer: &Peer) -> bool {
@@ -96,6 +128,69 @@ impl Entry {
         (self.valid_answer(now).is_some(), self.queried_at)
     }
 
+    /// The valid answer at `now`, and the nonce of the query that is due, made by `nonce`, which
+    /// then counts as sent.
+    fn look_up(&mut self, now: u64, nonce: impl FnOnce() -> Nonce) -> Known {
+        let answer = self.valid_answer(now);
+        let is_old = answer.is_none_or(|(_, age)| age >= REFRESH_AFTER);
+        let nonce = (is_old && !self.is_pending(now)).then(nonce);
+        if let Some(nonce) = nonce {
+            self.on_query_sent(now, nonce);
+        }
+        match (answer, nonce) {
+            (Some((answer, _)), nonce) => Known::Answer(answer, nonce),
+            (None, Some(nonce)) => Known::Query(nonce),
+            (None, None) => Known::Nothing,
+        }
+    }
+
+    /// The time after the last wait for which a connection with `patience` does not begin another.
+    fn rest(&self, patience: Patience) -> u64 {
+        let (first, most) = if patience.expects || self.answered {
+            (REST_EXPECTED, REST_EXPECTED_MAX)
+        } else {
+            (REST, REST_MAX)
+        };
+        match self.waits.checked_sub(1) {
+            None => 0,
+            Some(doubled) => (first << doubled.min(MOST_DOUBLED)).min(most),
+        }
+    }
+
+    /// The end of the wait of a connection that is opened at `now`, if it may wait, and the nonce
+    /// of the query that is due, made by `nonce`.
+    fn wait(
+        &mut self,
+        now: u64,
+        patience: Patience,
+        nonce: impl FnOnce() -> Nonce,
+    ) -> Option<(u64, Option<Nonce>)> {
+        let bound = patience.bound.min(QUERY_INTERVAL);
+        if self.waits > 0 {
+            let end = self.waited_at.saturating_add(bound);
+            if now < end {
+                return Some((end, None));
+            }
+            if now < self.waited_at.saturating_add(self.rest(patience)) {
+                return None;
+            }
+        }
+        // A datagram may have caused a query. Another one would be too early.
+        let asked = self.pending.is_some() && now < self.queried_at.saturating_add(QUERY_INTERVAL);
+        let since = if asked { self.queried_at } else { now };
+        let end = since.saturating_add(bound);
+        if now >= end {
+            return None;
+        }
+        self.waited_at = since;
+        self.waits = self.waits.saturating_add(1);
+        let nonce = (!asked).then(nonce);
+        if let Some(nonce) = nonce {
+            self.on_query_sent(now, nonce);
+        }
+        Some((end, nonce))
+    }
+
     /// Notes a query that is sent at `now`.
     fn on_query_sent(&mut self, now: u64, nonce: Nonce) {
         self.queried_at = now;
@@ -112,13 +207,16 @@ pub enum Known {
     Nothing,
     /// There is no answer. Send a query with this nonce.
     Query(Nonce),
+    /// No answer yet. The connection waits for one until this time. If there is a nonce, send a
+    /// query with it.
+    Wait(u64, Option<Nonce>),
 }
 
 impl Known {
     /// Returns the nonce of the query to send.
     pub fn query(self) -> Option<Nonce> {
         match self {
-            Known::Answer(_, nonce) => nonce,
+            Known::Answer(_, nonce) | Known::Wait(_, nonce) => nonce,
             Known::Query(nonce) => Some(nonce),
             Known::Nothing => None,
         }
@@ -145,31 +243,44 @@ impl Bucket {
     /// Looks `peer` up at `now`. If a query is due, this takes the query's nonce from `nonce` and
     /// counts the query as sent.
     pub fn look_up(&mut self, peer: &Peer, now: u64, nonce: impl FnOnce() -> Nonce) -> Known {
-        let entries = &mut self.0;
-        if let Some(entry) = entries.iter_mut().find(|entry| entry.is_of(peer)) {
-            let answer = entry.valid_answer(now);
-            let is_old = answer.is_none_or(|(_, age)| age >= REFRESH_AFTER);
-            let nonce = (is_old && !entry.is_pending(now)).then(nonce);
-            if let Some(nonce) = nonce {
-                entry.on_query_sent(now, nonce);
-            }
-            return match (answer, nonce) {
-                (Some((answer, _)), nonce) => Known::Answer(answer, nonce),
-                (None, Some(nonce)) => Known::Query(nonce),
-                (None, None) => Known::Nothing,
-            };
+        match self.entry(peer, now) {
+            Some(entry) => entry.look_up(now, nonce),
+            None => Known::Nothing,
         }
-        let free = entries.iter_mut().filter(|entry| entry.is_evictable(now));
-        let Some(entry) = free.min_by_key(|entry| entry.worth(now)) else {
+    }
+
+    /// Works as [`look_up`](Self::look_up), for a connection that may wait for the answer.
+    pub fn await_answer(
+        &mut self,
+        peer: &Peer,
+        now: u64,
+        patience: Patience,
+        nonce: impl Fn() -> Nonce,
+    ) -> Known {
+        let Some(entry) = self.entry(peer, now) else {
             return Known::Nothing;
         };
-        let nonce = nonce();
+        if entry.valid_answer(now).is_none() {
+            if let Some((end, nonce)) = entry.wait(now, patience, &nonce) {
+                return Known::Wait(end, nonce);
+            }
+        }
+        entry.look_up(now, nonce)
+    }
+
+    /// The entry of `peer`, which may be new; `None` if the others must stay.
+    fn entry(&mut self, peer: &Peer, now: u64) -> Option<&mut Entry> {
+        let entries = &mut self.0;
+        if let Some(place) = entries.iter().position(|entry| entry.is_of(peer)) {
+            return entries.get_mut(place);
+        }
+        let free = entries.iter_mut().filter(|entry| entry.is_evictable(now));
+        let entry = free.min_by_key(|entry| entry.worth(now))?;
         *entry = Entry {
             peer: *peer,
             ..Entry::default()
         };
-        entry.on_query_sent(now, nonce);
-        Known::Query(nonce)
+        Some(entry)
     }
 
     /// Stores the answer of `peer` at `now`. Returns false, and changes nothing, if no query with
@@ -187,6 +298,8 @@ impl Bucket {
         };
         entry.answer = Some((answer, now));
         entry.pending = None;
+        entry.answered = true;
+        entry.waits = 0;
         true
     }
 

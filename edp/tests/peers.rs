@@ -5,7 +5,8 @@
 use std::collections::HashMap;
 
 use edp::peers::{
-    Answer, Bucket, Known, Peer, ANSWER_LIFETIME, QUERY_INTERVAL, REFRESH_AFTER, SILENCE_BACKOFF,
+    Answer, Bucket, Known, Patience, Peer, ANSWER_LIFETIME, QUERY_INTERVAL, REFRESH_AFTER, REST,
+    REST_EXPECTED, REST_EXPECTED_MAX, REST_MAX, SILENCE_BACKOFF,
 };
 use edp::query::{flags, Capabilities};
 use proptest::prelude::*;
@@ -186,6 +187,123 @@ fn peers_of_a_removed_device_are_forgotten() {
     assert_eq!(bucket.largest(&elsewhere, START), Some(100));
 }
 
+const MILLISECOND: u64 = 1_000_000;
+
+const PATIENT: Patience = Patience {
+    bound: MILLISECOND,
+    expects: false,
+};
+
+/// Returns the end of the wait of a connection that is opened at `now`, and whether it causes a
+/// query, if it waits.
+fn wait(bucket: &mut Bucket, now: u64, patience: Patience) -> Option<(u64, bool)> {
+    match bucket.await_answer(&peer(1), now, patience, || nonce(7)) {
+        Known::Wait(end, query) => Some((end, query.is_some())),
+        _ => None,
+    }
+}
+
+/// Returns the pauses between the beginnings of the first `count` waits for a silent peer.
+fn pauses(bucket: &mut Bucket, patience: Patience, count: usize) -> Vec<u64> {
+    const STEP: u64 = 100 * MILLISECOND;
+    let begins = (0..)
+        .map(|step| START + step * STEP)
+        .filter(|now| wait(bucket, *now, patience).is_some_and(|(_, query)| query));
+    let begins: Vec<u64> = begins.take(count + 1).collect();
+    begins.windows(2).map(|two| two[1] - two[0]).collect()
+}
+
+#[test]
+fn connections_share_a_wait_and_then_rest() {
+    let mut bucket = Bucket::default();
+    let end = START + MILLISECOND;
+    assert_eq!(wait(&mut bucket, START, PATIENT), Some((end, true)));
+    assert_eq!(wait(&mut bucket, end - 1, PATIENT), Some((end, false)));
+    assert_eq!(wait(&mut bucket, end, PATIENT), None);
+    assert_eq!(wait(&mut bucket, START + REST - 1, PATIENT), None);
+    // The last connection has repeated the query, and the next one waits for the answer to that.
+    let end = START + REST - 1 + MILLISECOND;
+    assert_eq!(wait(&mut bucket, START + REST, PATIENT), Some((end, false)));
+    assert_eq!(wait(&mut bucket, end, PATIENT), None);
+}
+
+#[test]
+fn a_silent_peer_is_awaited_ever_more_rarely() {
+    let rests = pauses(&mut Bucket::default(), PATIENT, 6);
+    let doubled = [1, 2, 4, 8, 16, 16].map(|times| times * REST);
+    let least = rests
+        .iter()
+        .zip(doubled)
+        .all(|(rest, least)| *rest >= least);
+    let most = rests
+        .iter()
+        .zip(doubled)
+        .all(|(rest, least)| *rest <= least + 2 * QUERY_INTERVAL);
+    assert!(least && most && rests[5] >= REST_MAX, "{rests:?}");
+    let expects = Patience {
+        expects: true,
+        ..PATIENT
+    };
+    let rests = pauses(&mut Bucket::default(), expects, 8);
+    assert!(rests[0] <= 2 * REST_EXPECTED && rests[0] >= REST_EXPECTED);
+    assert!(rests.is_sorted() && rests[7] <= REST_EXPECTED_MAX + 2 * QUERY_INTERVAL);
+}
+
+#[test]
+fn a_peer_that_has_answered_is_expected_to_answer_again() {
+    let mut bucket = Bucket::default();
+    assert!(wait(&mut bucket, START, PATIENT).is_some());
+    assert!(bucket.on_answer(&peer(1), START + 1, nonce(7), &answer_with(Some(1_494))));
+    assert_eq!(
+        bucket.await_answer(&peer(1), START + 2, PATIENT, || nonce(8)),
+        Known::Answer(LARGE, None)
+    );
+    bucket.invalidate(&peer(1));
+    let now = START + QUERY_INTERVAL;
+    assert!(wait(&mut bucket, now, PATIENT).is_some());
+    assert_eq!(wait(&mut bucket, now + REST_EXPECTED - 1, PATIENT), None);
+    let again = wait(&mut bucket, now + REST_EXPECTED, PATIENT);
+    assert_eq!(again, Some((now + REST_EXPECTED + MILLISECOND, true)));
+}
+
+#[test]
+fn a_wait_uses_the_query_of_a_datagram() {
+    let mut bucket = Bucket::default();
+    bucket.look_up(&peer(1), START, || nonce(6));
+    let end = START + MILLISECOND;
+    assert_eq!(wait(&mut bucket, START + 1, PATIENT), Some((end, false)));
+    assert!(bucket.on_answer(&peer(1), START + 2, nonce(6), &answer_with(None)));
+    // The datagram's query is too old to be answered soon, and too young to be repeated.
+    let mut bucket = Bucket::default();
+    bucket.look_up(&peer(1), START, || nonce(6));
+    assert_eq!(wait(&mut bucket, end, PATIENT), None);
+    let now = START + QUERY_INTERVAL;
+    assert_eq!(
+        wait(&mut bucket, now, PATIENT),
+        Some((now + MILLISECOND, true))
+    );
+}
+
+#[test]
+fn without_patience_nothing_waits() {
+    let mut bucket = Bucket::default();
+    let none = Patience {
+        bound: 0,
+        expects: true,
+    };
+    let mut known = |now| bucket.await_answer(&peer(1), now, none, || nonce(7));
+    assert_eq!(known(START), Known::Query(nonce(7)));
+    assert_eq!(known(START + 1), Known::Nothing);
+    // A longer wait than the time between two queries would never end.
+    let mut bucket = Bucket::default();
+    let most = Patience {
+        bound: u64::MAX,
+        expects: true,
+    };
+    let end = START + QUERY_INTERVAL;
+    assert_eq!(wait(&mut bucket, START, most), Some((end, true)));
+}
+
 proptest! {
     #![proptest_config(ProptestConfig {
         rng_seed: proptest::test_runner::RngSeed::Fixed(19),
@@ -198,16 +316,27 @@ proptest! {
     /// most a minute old.
     #[test]
     fn queries_are_rare_and_limits_are_the_peers_own(
-        steps in prop::collection::vec((0u8..8, 0u64..700_000_000, any::<u16>(), any::<bool>(), any::<bool>()), 1..300),
+        steps in prop::collection::vec((0u8..8, 0u64..700_000_000, any::<u16>(), any::<bool>(), any::<bool>(), 0u64..2_000_000), 1..300),
     ) {
         let mut bucket = Bucket::default();
         let mut now = START;
         let mut asked: HashMap<u8, (u64, [u8; 4])> = HashMap::new();
         let mut told: HashMap<u8, (u64, u16)> = HashMap::new();
-        for (count, (number, pause, largest, answers, right)) in steps.into_iter().enumerate() {
+        for (count, (number, pause, largest, answers, right, bound)) in steps.into_iter().enumerate() {
             now += pause;
             let p = peer(number);
-            let known = bucket.look_up(&p, now, || nonce(count as u32));
+            let known = if bound > 1_000_000 {
+                let patience = Patience {
+                    bound,
+                    expects: right,
+                };
+                bucket.await_answer(&p, now, patience, || nonce(count as u32))
+            } else {
+                bucket.look_up(&p, now, || nonce(count as u32))
+            };
+            if let Known::Wait(end, _) = known {
+                prop_assert!(now < end && end <= now + bound);
+            }
             if let Some(nonce) = known.query() {
                 if let Some((at, _)) = asked.insert(number, (now, nonce)) {
                     prop_assert!(now - at >= QUERY_INTERVAL);

@@ -9,6 +9,7 @@ use crate::{
         wire::{self, Header, HEADER_LEN},
     },
     esp,
+    mapped::askers::Awaited,
     net::{
         allocation::Context,
         device::{Device, Mac},
@@ -121,6 +122,7 @@ fn learn(
         return Err(DropReason::NoSocket);
     }
     net_state.statistics.count(Statistic::EdpInAnswers);
+    net_state.mapped_askers.wake(Awaited::Answer(source));
     Ok(())
 }
 

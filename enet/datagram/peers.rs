@@ -7,7 +7,7 @@ use crate::net::errno::prelude::*;
 use crate::{
     address::Address,
     edp::{
-        peers::{Bucket, Known, Peer},
+        peers::{Bucket, Known, Patience, Peer},
         query::{Capabilities, Nonce},
         rate,
     },
@@ -85,6 +85,15 @@ impl Peers {
         let nonce = || random::u32().to_be_bytes();
         self.with(to.mac, to.ifindex, |bucket, peer, now| {
             bucket.look_up(peer, now, nonce)
+        })
+        .unwrap_or(Known::Nothing)
+    }
+
+    /// Looks up `to`, for a connection that may wait for the answer.
+    pub(crate) fn await_answer(&self, to: &Address, patience: Patience) -> Known {
+        let nonce = || random::u32().to_be_bytes();
+        self.with(to.mac, to.ifindex, |bucket, peer, now| {
+            bucket.await_answer(peer, now, patience, nonce)
         })
         .unwrap_or(Known::Nothing)
     }

@@ -3,29 +3,27 @@
 //! Chooses the protocol for a connection that a mapped socket opens.
 //!
 //! ESP is tried if the peer is on the local Ethernet and has reported that it accepts mapped
-//! connections. Until the choice is certain, neither protocol serves calls, because the program is
-//! still connecting. The peer may refuse ESP, or not answer for some round trips. Then the next
-//! call on the socket (`connect`, `poll`, or another call that waits for the connection) sends
-//! TCP's SYN.
+//! connections. If this host has not queried the peer, the attempt waits for its answer ([`plan`]).
+//! Until the choice is certain, neither protocol serves calls, because the program is still
+//! connecting. The peer may refuse ESP, or not answer for some round trips. Then TCP's SYN is sent.
+//!
+//! The next call on the socket (`connect`, `poll`, or another call that waits for the connection)
+//! makes each of these steps. Whatever makes a step possible wakes the calls that sleep.
 
 use super::{
     carriers::Carrier,
-    state::{Attempt, Phase, Record},
+    plan::{plan, Course, Mapped, Plan, Query, Wait},
+    state::{Attempt, Deadlines, Phase, Record},
 };
 use crate::net::errno::prelude::*;
 use crate::{
     address::Address,
-    datagram::control,
-    device::usable,
-    edp::{peers::Known, query::Nonce},
     esp,
     net::{
-        device::Device,
         family::{Operations, SocketState},
-        inet::{Backend, Companion, InternetEnd, Objection, Parts, StreamCall, Streams},
-        namespace::{Net, PerNet},
+        inet::{Backend, Companion, Parts, StreamCall},
+        namespace::PerNet,
         rcu,
-        route::NoHop,
         sock::TcpState,
         softirq,
     },
@@ -36,102 +34,24 @@ use crate::{
         sock::{key, Chosen, Esp, Shared, State},
     },
 };
+use kernel::ffi::c_long;
 
-/// Stream sockets that are served as mapped ones.
-pub(super) trait Mapped: Streams<Protocol = Esp, Record = Record> {}
+/// How often an attempt looks again at once after what it waits for has changed: from the Ethernet
+/// address to the answer, and once more in case that the address changes.
+const LOOKS: u32 = 3;
 
-impl<M: Streams<Protocol = Esp, Record = Record>> Mapped for M {}
-
-/// A connection that ESP can try to open.
-struct Plan {
-    to: Address,
-    ends: esp::Mapped,
+/// Why ESP's SYN is not sent.
+enum Failure {
+    /// TCP carries the connection, for the reason that is counted.
+    Tcp(Statistic),
+    /// `connect` fails.
+    Error(Error),
 }
 
-/// A query that is sent at the end of `connect`, so that it does not delay `connect`.
-struct Query {
-    to: Address,
-    nonce: Nonce,
-}
-
-impl Query {
-    fn send(self, net_state: &NetState, net: &Net) {
-        let section = rcu::Read::enter();
-        if let Some(device) = Device::find(net, self.to.ifindex, &section) {
-            control::ask(device, self.nonce, self.to.mac, net_state);
-        }
+impl From<Statistic> for Failure {
+    fn from(reason: Statistic) -> Self {
+        Failure::Tcp(reason)
     }
-}
-
-/// Determines whether ESP may carry a connection to the address that a program passed, and whether
-/// to query the peer.
-///
-/// # Errors
-///
-/// The statistic that counts the reason against ESP.
-fn plan<M: Mapped>(
-    call: &StreamCall<'_, M>,
-    name: &[u8],
-    query: &mut Option<Query>,
-) -> Result<Plan, Statistic> {
-    let sock = call.sock();
-    let net_state = NetState::of(sock.net());
-    if !net_state.sysctl.mapped() {
-        return Err(Statistic::MappedTcpSetting);
-    }
-    let destination = InternetEnd::parse(name, call.is_v6()).ok_or(Statistic::MappedTcpAddress)?;
-    let to = destination.v4().ok_or(Statistic::MappedTcpAddress)?;
-    let mut own = call.own_end();
-    if own.is_any() {
-        own = InternetEnd::of_v4([0; 4], own.port);
-    }
-    let from = own.v4().ok_or(Statistic::MappedTcpAddress)?;
-    if !net_state.mapped_rules.allow(sock, to, destination.port) {
-        return Err(Statistic::MappedTcpPolicy);
-    }
-    if call.is_v6() && call.is_v6_only() {
-        return Err(Statistic::MappedTcpAddress);
-    }
-    if let Some(objection) = call.objection() {
-        return Err(match objection {
-            Objection::Option | Objection::User => Statistic::MappedTcpOption,
-            Objection::Group => Statistic::MappedTcpGroup,
-            Objection::Policy => Statistic::MappedTcpRoute,
-        });
-    }
-    let hop = sock
-        .next_hop(from, to, destination.port)
-        .map_err(|why| match why {
-            NoHop::NotOnLink => Statistic::MappedTcpRoute,
-            NoHop::NoNeighbour => Statistic::MappedTcpNeighbour,
-        })?;
-    let peer = Address {
-        port: destination.port,
-        ifindex: hop.ifindex,
-        mac: hop.mac,
-    };
-    if net_state.mapped_refusals.contains(&peer) {
-        return Err(Statistic::MappedTcpRefused);
-    }
-    let section = rcu::Read::enter();
-    let device = Device::find(sock.net(), hop.ifindex, &section);
-    if device.is_none_or(|device| usable(device).is_err()) {
-        return Err(Statistic::MappedTcpRoute);
-    }
-    let known = net_state.edp_peers.look_up(&peer);
-    *query = known.query().map(|nonce| Query { to: peer, nonce });
-    match known {
-        Known::Answer(told, _) if told.mapped => {}
-        Known::Answer(..) => return Err(Statistic::MappedTcpPeer),
-        Known::Query(_) | Known::Nothing => return Err(Statistic::MappedTcpUnknown),
-    }
-    Ok(Plan {
-        to: peer,
-        ends: esp::Mapped {
-            source: InternetEnd::of_v4(hop.source, own.port).into(),
-            destination: destination.into(),
-        },
-    })
 }
 
 /// Serves `connect` to an address.
@@ -142,10 +62,11 @@ pub(super) fn connect<M: Mapped>(
 ) -> Result {
     if let Some(companion) = call.companion() {
         M::look_at_listener(call, companion);
+        settle(call, companion);
         match companion.record.phase() {
-            // After polling, `io_uring` calls `connect` again. It takes the attempt as still in
+            // When `io_uring` is woken, it calls `connect` again. It takes the attempt as still in
             // progress only if the call returns `EINPROGRESS`.
-            Phase::Tcp
+            Phase::Tcp | Phase::Fallback
                 if is_connecting(call.sock().tcp_state()) && companion.record.take_switch() =>
             {
                 return match call.connect(name, nonblocking) {
@@ -153,9 +74,13 @@ pub(super) fn connect<M: Mapped>(
                     other => other,
                 };
             }
-            Phase::Tcp => {}
+            Phase::Tcp | Phase::Fallback => {}
             Phase::Listening => return call.connect(name, nonblocking),
-            Phase::Connecting => return finish(call, nonblocking, EALREADY),
+            Phase::Asking | Phase::Connecting => {
+                let woken = companion.sock().shared().asking.take_woken();
+                let pending = if woken { EINPROGRESS } else { EALREADY };
+                return finish(call, nonblocking, pending);
+            }
             Phase::Esp if companion.record.tell() => return Err(EISCONN),
             Phase::Esp => return Ok(()),
         }
@@ -168,9 +93,12 @@ pub(super) fn connect<M: Mapped>(
     let net = call.sock().net();
     let net_state = NetState::of(net);
     let connected = match attempted {
-        // The program has chosen a port that already has a connection with this destination.
-        Ok(Some(error)) => Err(error),
-        Ok(None) => {
+        Err(Failure::Error(error)) => Err(error),
+        Ok(()) => {
+            // Another call may wait for the answer.
+            if let Some(query) = query.take() {
+                query.send(net_state, net);
+            }
             // As in TCP, a nonblocking call does not succeed even if the answer has already
             // arrived.
             if nonblocking {
@@ -179,30 +107,28 @@ pub(super) fn connect<M: Mapped>(
                 finish(call, nonblocking, EINPROGRESS)
             }
         }
-        Err(reason) => {
+        Err(Failure::Tcp(reason)) => {
             net_state.statistics.count(reason);
             let carrier = Carrier::Tcp(reason);
             (net_state.mapped_connections).note(call.sock().inode(), carrier);
             call.connect(name, nonblocking)
         }
     };
+    // Without delay for TCP.
     if let Some(query) = query {
         query.send(net_state, net);
     }
     connected
 }
 
-/// Sends ESP's SYN. Returns `Some` with the error if `connect` is to fail.
-///
-/// # Errors
-///
-/// The statistic that counts the reason for sending TCP's SYN instead.
+/// Sends ESP's SYN, or begins to wait for the host. `query` is then the query that is due.
 fn attempt<M: Mapped>(
     call: &StreamCall<'_, M>,
     name: &[u8],
     query: &mut Option<Query>,
-) -> Result<Option<Error>, Statistic> {
-    let plan = plan(call, name, query)?;
+) -> Result<(), Failure> {
+    let mut deadlines = Deadlines::default();
+    let course = plan(call, name, &mut deadlines, query)?;
     let failed = |_| Statistic::MappedTcpError;
     let companion = call
         .accompany(0, || {
@@ -217,19 +143,41 @@ fn attempt<M: Mapped>(
     let sock = companion.sock();
     if sock.shared().front.is_some() {
         // The socket has listened before, so its companion cannot open a connection.
-        return Err(Statistic::MappedTcpOption);
+        return Err(Failure::Tcp(Statistic::MappedTcpOption));
     }
-    let net_state = NetState::of(sock.net());
-    net_state.sysctl.limit_buffers(sock);
+    NetState::of(sock.net()).sysctl.limit_buffers(sock);
     let mut attempt = record.decide();
     if record.phase() != Phase::Tcp {
         // Another call has begun an attempt; this one waits for the same connection.
-        return Ok(None);
+        return Ok(());
     }
     if call.ordered_state() != TcpState::Close as u8 {
         // `listen` or TCP's `connect` came first; TCP returns the error.
-        return Err(Statistic::MappedTcpError);
+        return Err(Failure::Tcp(Statistic::MappedTcpError));
     }
+    match course {
+        Course::Open(plan) => {
+            open(call, companion, &plan)?;
+            *attempt = Some(Attempt::new(name, plan.to));
+        }
+        Course::Wait(wait) => {
+            let begun = attempt.insert(Attempt::new(name, Address::default()));
+            begun.deadlines = deadlines;
+            ask(call, companion, begun, &wait, query.take())?;
+        }
+    }
+    record.tell_again();
+    call.set_asked(true);
+    Ok(())
+}
+
+/// Sends ESP's SYN.
+fn open<'a, M: Mapped>(
+    call: &StreamCall<'a, M>,
+    companion: &'a Companion<M>,
+    plan: &Plan,
+) -> Result<(), Failure> {
+    let sock = companion.sock();
     let chosen = plan.ends.source.port;
     let mut guard = sock.lock();
     guard.locked().state.mapped = Some(plan.ends);
@@ -238,17 +186,104 @@ fn attempt<M: Mapped>(
     }
     drop(guard);
     match Esp::connect(&call.on(companion), &plan.to.emit(), true) {
-        Ok(()) | Err(EINPROGRESS) => {}
-        Err(EADDRNOTAVAIL) if has_connection(net_state, chosen, &plan) => {
-            return Ok(Some(EADDRNOTAVAIL))
+        Ok(()) | Err(EINPROGRESS) => {
+            companion.record.set_phase(Phase::Connecting);
+            Ok(())
         }
-        Err(_) => return Err(Statistic::MappedTcpError),
+        // The program has chosen a port that already has a connection with this destination.
+        Err(EADDRNOTAVAIL) if has_connection(NetState::of(sock.net()), chosen, plan) => {
+            Err(Failure::Error(EADDRNOTAVAIL))
+        }
+        Err(_) => Err(Failure::Tcp(Statistic::MappedTcpError)),
     }
-    *attempt = Some(Attempt::new(name, plan.to));
-    record.tell_again();
-    record.set_phase(Phase::Connecting);
-    call.set_asked(true);
-    Ok(None)
+}
+
+/// Begins to wait for the host. What the attempt waits for may have happened by the end.
+#[cold]
+fn ask<'a, M: Mapped>(
+    call: &StreamCall<'a, M>,
+    companion: &'a Companion<M>,
+    attempt: &mut Attempt,
+    wait: &Wait,
+    query: Option<Query>,
+) -> Result<(), Failure> {
+    let sock = companion.sock();
+    sock.lock().locked().state.mapped = Some(wait.ends);
+    let begun = attend(companion, wait, query);
+    let begun = begun.and_then(|_| {
+        NetState::of(sock.net())
+            .statistics
+            .count(Statistic::MappedWaits);
+        companion.record.set_phase(Phase::Asking);
+        look(call, companion, attempt)
+    });
+    if begun.is_err() {
+        stop_asking(companion);
+    }
+    begun
+}
+
+/// Waits for what `wait` names, and causes it. Returns `false` if the companion does so already.
+fn attend<M: Mapped>(
+    companion: &Companion<M>,
+    wait: &Wait,
+    query: Option<Query>,
+) -> Result<bool, Failure> {
+    let sock = companion.sock();
+    let net_state = NetState::of(sock.net());
+    let entered = net_state.mapped_askers.enter(sock, wait.awaited);
+    if entered == Ok(true) {
+        sock.arm_timer(wait.until);
+        wait.cause(query, net_state, sock.net());
+    } else if let Some(query) = query {
+        query.send(net_state, sock.net());
+    }
+    entered.map_err(|_| Failure::Tcp(wait.reason()))
+}
+
+/// Examines whether what the attempt waits for has happened: then it sends ESP's SYN, or waits for
+/// the next event.
+fn look<'a, M: Mapped>(
+    call: &StreamCall<'a, M>,
+    companion: &'a Companion<M>,
+    attempt: &mut Attempt,
+) -> Result<(), Failure> {
+    let sock = companion.sock();
+    let net_state = NetState::of(sock.net());
+    for _ in 0..LOOKS {
+        let mut query = None;
+        let mut deadlines = attempt.deadlines;
+        let course = plan(call, attempt.name(), &mut deadlines, &mut query);
+        attempt.deadlines = deadlines;
+        let result = match course {
+            Ok(Course::Wait(wait)) => {
+                if attend(companion, &wait, query.take())? {
+                    // It may have happened before the companion was listed for it.
+                    continue;
+                }
+                Ok(())
+            }
+            Ok(Course::Open(plan)) => {
+                net_state.mapped_askers.leave(sock);
+                attempt.to = plan.to;
+                open(call, companion, &plan)
+            }
+            Err(reason) => Err(Failure::Tcp(reason)),
+        };
+        if let Some(query) = query {
+            query.send(net_state, sock.net());
+        }
+        return result;
+    }
+    // The timer wakes the attempt.
+    Ok(())
+}
+
+/// Ends the wait for the host: TCP serves the socket.
+fn stop_asking<M: Mapped>(companion: &Companion<M>) {
+    let sock = companion.sock();
+    NetState::of(sock.net()).mapped_askers.leave(sock);
+    companion.record.set_phase(Phase::Tcp);
 }
 
 /// Returns whether the connection of `plan` from port `own` is open already. ESP looks up
@@ -278,26 +313,48 @@ fn has_connection(net_state: &NetState, own: u16, plan: &Plan) -> bool {
 /// if the timeout expires.
 fn finish<M: Mapped>(call: &StreamCall<'_, M>, nonblocking: bool, pending: Error) -> Result {
     let companion = call.companion().ok_or(EINVAL)?;
-    let timeout = call.sock().send_timeout(nonblocking);
-    let backend = match M::await_backend(call, companion, timeout) {
+    let mut left = call.sock().send_timeout(nonblocking);
+    let finished = match M::await_backend(call, companion, &mut left) {
+        Ok(Backend::Companion) => {
+            companion.record.tell();
+            Ok(())
+        }
+        Ok(_) => finish_by_tcp(call, companion, &mut left, pending),
+        Err(EAGAIN) => Err(pending),
+        Err(error) => Err(error),
+    };
+    // What has woken this call does not concern the next one.
+    companion.record.take_switch();
+    companion.sock().shared().asking.take_woken();
+    finished
+}
+
+/// Waits for TCP's connection, which another call may end, for the rest of the time.
+fn finish_by_tcp<M: Mapped>(
+    call: &StreamCall<'_, M>,
+    companion: &Companion<M>,
+    left: &mut c_long,
+    pending: Error,
+) -> Result {
+    let record = &companion.record;
+    let waited = call.wait(left, || !is_connecting(call.sock().tcp_state()));
+    let attempt = record.decide();
+    let begun = attempt.as_ref().ok_or(ECONNABORTED)?;
+    begun.stands()?;
+    let connected = match waited {
         Err(EAGAIN) => return Err(pending),
-        other => other?,
+        Err(error) => return Err(error),
+        // TCP's `connect` would begin anew: its attempt has failed at once, or was shut down.
+        Ok(()) if call.is_unconnected() => companion.sock().take_error().and(Err(ECONNABORTED)),
+        Ok(()) => match call.connect(begun.name(), true) {
+            Err(EALREADY) => Err(pending),
+            // Another call has waited, too.
+            Err(EISCONN) => Ok(()),
+            other => other,
+        },
     };
-    if backend == Backend::Companion {
-        companion.record.tell();
-        return Ok(());
-    }
-    let name = {
-        let attempt = companion.record.decide();
-        let attempt = attempt.as_ref().ok_or(ECONNABORTED)?;
-        attempt.stands()?;
-        Attempt::new(attempt.name(), attempt.to)
-    };
-    // TCP is connecting already; this call waits for it.
-    match call.connect(name.name(), nonblocking) {
-        Err(EALREADY) => Err(pending),
-        other => other,
-    }
+    end_fallback(call, record, &attempt);
+    connected
 }
 
 /// Examines the state of the attempt to connect, and chooses the protocol if possible.
@@ -308,11 +365,19 @@ pub(super) fn advance<M: Mapped>(call: &StreamCall<'_, M>) -> Backend {
     };
     let record = &companion.record;
     let mut attempt = record.decide();
+    if record.phase() == Phase::Asking && companion.sock().shared().asking.take_news() {
+        if let Some(asking) = &mut *attempt {
+            if let Err(failure) = look(call, companion, asking) {
+                return give_up_asking(call, companion, &mut attempt, failure);
+            }
+        }
+    }
     match record.phase() {
         Phase::Connecting => {}
+        Phase::Asking => return Backend::Pending,
         Phase::Esp => return Backend::Companion,
         Phase::Listening => return Backend::Both,
-        Phase::Tcp => return Backend::Tcp,
+        Phase::Tcp | Phase::Fallback => return Backend::Tcp,
     }
     let net_state = NetState::of(call.sock().net());
     let reason = match Esp::connect(&call.on(companion), &[], true) {
@@ -345,23 +410,83 @@ pub(super) fn advance<M: Mapped>(call: &StreamCall<'_, M>) -> Backend {
         Err(ETIMEDOUT) => Statistic::MappedTcpSilent,
         Err(_) => Statistic::MappedTcpError,
     };
-    net_state.statistics.count(reason);
-    (net_state.mapped_connections).note(call.sock().inode(), Carrier::Tcp(reason));
-    record.set_phase(Phase::Tcp);
-    call.set_asked(false);
+    record.set_phase(Phase::Fallback);
     if let Some(attempt) = &*attempt {
         if reason == Statistic::MappedTcpSilent {
             // The peer may have unloaded the module, so it is queried before the next attempt.
             net_state.edp_peers.doubt(&attempt.to);
         }
-        net_state.mapped_refusals.add(&attempt.to);
-        record.note_switch();
-        match call.connect(attempt.name(), true) {
-            Ok(()) | Err(EINPROGRESS) => {}
-            Err(error) => call.report_error(error),
-        }
+        switch(call, record, attempt, reason);
     }
+    end_fallback(call, record, &attempt);
     Backend::Tcp
+}
+
+/// Sends TCP's SYN in place of ESP's, for the reason that is counted.
+fn switch<M: Mapped>(
+    call: &StreamCall<'_, M>,
+    record: &Record,
+    attempt: &Attempt,
+    reason: Statistic,
+) {
+    let net_state = NetState::of(call.sock().net());
+    net_state.statistics.count(reason);
+    (net_state.mapped_connections).note(call.sock().inode(), Carrier::Tcp(reason));
+    record.note_switch();
+    match call.connect(attempt.name(), true) {
+        Ok(()) | Err(EINPROGRESS) => {}
+        Err(error) => call.report_error(error),
+    }
+}
+
+/// Ends an attempt that has waited for the host and sends no SYN of ESP. The decision is locked.
+fn give_up_asking<M: Mapped>(
+    call: &StreamCall<'_, M>,
+    companion: &Companion<M>,
+    attempt: &mut Option<Attempt>,
+    failure: Failure,
+) -> Backend {
+    stop_asking(companion);
+    call.set_asked(false);
+    match (failure, attempt) {
+        (Failure::Tcp(reason), Some(attempt)) => switch(call, &companion.record, attempt, reason),
+        (Failure::Error(error), attempt) => {
+            end_attempt(call, &companion.record, attempt, error);
+            call.report_error(error);
+        }
+        _ => {}
+    }
+    // Other calls wait, too.
+    companion.sock().state_change();
+    Backend::Tcp
+}
+
+/// Remembers the host's refusal of ESP, if TCP has connected instead: only then ESP is what the
+/// server does not take. Otherwise the server may only be about to start.
+pub(super) fn settle<M: Mapped>(call: &StreamCall<'_, M>, companion: &Companion<M>) {
+    let record = &companion.record;
+    if record.phase() == Phase::Fallback && !is_connecting(call.sock().tcp_state()) {
+        end_fallback(call, record, &record.decide());
+    }
+}
+
+/// Works as [`settle`], with the decision locked.
+pub(super) fn end_fallback<M: Mapped>(
+    call: &StreamCall<'_, M>,
+    record: &Record,
+    attempt: &Option<Attempt>,
+) {
+    let state = call.sock().tcp_state();
+    if record.phase() != Phase::Fallback || is_connecting(state) {
+        return;
+    }
+    let unconnected = [TcpState::Close as u8, TcpState::Listen as u8];
+    if let Some(attempt) = attempt.as_ref().filter(|_| !unconnected.contains(&state)) {
+        let net_state = NetState::of(call.sock().net());
+        net_state.mapped_refusals.add(&attempt.to);
+    }
+    record.set_phase(Phase::Tcp);
+    call.set_asked(false);
 }
 
 /// Ends the attempt: `connect` fails with `error`. TCP, which serves the socket now, does not
@@ -379,10 +504,19 @@ fn end_attempt<M: Mapped>(
     call.set_asked(false);
 }
 
-/// Serves `shutdown` while ESP's SYN is in flight.
+/// Serves `shutdown` while the attempt waits for the host, or while ESP's SYN is in flight.
 pub(super) fn give_up<M: Mapped>(call: &StreamCall<'_, M>, companion: &Companion<M>) -> Result {
     let mut attempt = companion.record.decide();
-    if companion.record.phase() != Phase::Connecting {
+    let phase = companion.record.phase();
+    if phase == Phase::Asking {
+        // As TCP's socket whose SYN is in flight. A call that waits takes the error.
+        stop_asking(companion);
+        call.set_asked(false);
+        call.report_error(ECONNRESET);
+        companion.sock().state_change();
+        return Ok(());
+    }
+    if phase != Phase::Connecting {
         return Err(ENOTCONN);
     }
     end_attempt(call, &companion.record, &mut attempt, ECONNABORTED);

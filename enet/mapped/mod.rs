@@ -6,9 +6,11 @@
 //! The choice is made while the program connects, before it learns that it is connected, and is
 //! final. A TCP listener has an ESP companion, and `accept` takes connections from both.
 
+pub(crate) mod askers;
 pub(crate) mod carriers;
 mod connect;
 pub(crate) mod fallback;
+mod plan;
 pub(crate) mod policy;
 pub(crate) mod procfs;
 mod state;
@@ -80,7 +82,9 @@ impl Streams for Mapped {
                     // A call may wait for an attempt that has switched to TCP but has not called
                     // TCP's `connect` yet.
                     give_up(&mut attempt);
-                    call.connect(address, nonblocking)
+                    let result = call.connect(address, nonblocking);
+                    connect::end_fallback(call, &companion.record, &attempt);
+                    result
                 }
             }
         };
@@ -188,31 +192,37 @@ impl Streams for Mapped {
     fn backend(call: &Call<'_>, companion: &Companion<Self>) -> Backend {
         match companion.record.phase() {
             Phase::Tcp => Backend::Tcp,
+            Phase::Fallback => {
+                connect::settle(call, companion);
+                Backend::Tcp
+            }
             Phase::Listening if !is_listener(call) => {
                 Self::look_at_listener(call, companion);
                 Backend::Tcp
             }
             Phase::Listening => Backend::Both,
             Phase::Esp => Backend::Companion,
-            Phase::Connecting => connect::advance(call),
+            Phase::Asking if !companion.sock().shared().asking.has_news() => Backend::Pending,
+            Phase::Asking | Phase::Connecting => connect::advance(call),
         }
     }
 
     fn await_backend(
         call: &Call<'_>,
         companion: &Companion<Self>,
-        timeout: kernel::ffi::c_long,
+        timeout: &mut kernel::ffi::c_long,
     ) -> Result<Backend> {
-        let mut left = timeout;
         loop {
             let backend = Self::backend(call, companion);
             let Some(companion) = call.companion().filter(|_| backend == Backend::Pending) else {
                 return Ok(backend);
             };
             let sock = companion.sock();
-            let waited = call
-                .on(companion)
-                .wait(&mut left, || !is_connecting(sock.tcp_state()));
+            let ready = || match companion.record.phase() {
+                Phase::Asking => sock.shared().asking.has_news(),
+                _ => !is_connecting(sock.tcp_state()),
+            };
+            let waited = call.on(companion).wait(timeout, ready);
             match waited {
                 // Another call has ended the attempt. The next iteration reports that.
                 Err(EPIPE) => {}
@@ -296,7 +306,8 @@ fn is_listener(call: &Call<'_>) -> bool {
 
 /// Returns whether the companion is a connection, or is becoming one.
 fn is_taken(companion: &Companion<Mapped>) -> bool {
-    matches!(companion.record.phase(), Phase::Connecting | Phase::Esp)
+    let phase = companion.record.phase();
+    matches!(phase, Phase::Asking | Phase::Connecting | Phase::Esp)
 }
 
 /// Prevents TCP from repeating an attempt to connect. A call that waits for the attempt fails as if
@@ -315,7 +326,13 @@ fn disconnect<'a>(
 ) -> Result {
     const NOTHING: [u8; 16] = [0; 16];
     give_up(attempt);
+    (NetState::of(call.sock().net()).mapped_askers).leave(companion.sock());
+    let asked = companion.record.phase() == Phase::Asking;
     let result = Esp::connect(&call.on(companion), &NOTHING, true);
+    if asked {
+        // As TCP's socket whose SYN is in flight.
+        call.report_error(ECONNRESET);
+    }
     // `set_served` comes first, because a call may read the phase without locking the decision.
     // Once the phase has changed, such a call finds that TCP has the connection.
     call.set_served(false);

@@ -35,6 +35,12 @@ impl Rule {
         network(peer) == network(self.network) && self.ports.contains(&port)
     }
 
+    /// Returns whether the rule says that ESP is expected at the hosts of its network, and not only
+    /// for which ports of all hosts it may be used.
+    fn names_hosts(&self) -> bool {
+        self.allows && self.bits > 0
+    }
+
     /// Parses `allow|deny ADDRESS/BITS FIRST-LAST GROUP`.
     pub(super) fn parse<'a>(word: &str, mut words: impl Iterator<Item = &'a str>) -> Option<Self> {
         let allows = match word {
@@ -67,6 +73,17 @@ impl fmt::Display for Rule {
     }
 }
 
+/// Whether ESP may carry a connection.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// It may not.
+    Denied,
+    /// No rule is against it.
+    Allowed,
+    /// A rule names the peer as one with which it may.
+    Named,
+}
+
 /// The rules of a namespace, grouped by control group.
 pub(crate) struct Rules(BhLock<KVec<Rule>>);
 
@@ -81,23 +98,35 @@ impl Rules {
     }
 
     /// Returns whether ESP may carry a connection of `sock` with `peer` to the server port `port`.
-    pub(crate) fn allow(&self, sock: &RawSock, peer: [u8; 4], port: u16) -> bool {
+    pub(crate) fn judge(&self, sock: &RawSock, peer: [u8; 4], port: u16) -> Verdict {
         let rules = self.0.lock();
         let peer = Ipv4Addr::from(peer);
-        let mut groups = rules.chunk_by(|one, other| one.group == other.group);
-        groups.all(|rules| {
+        let mut verdict = Verdict::Allowed;
+        for rules in rules.chunk_by(|one, other| one.group == other.group) {
             let applies = rules
                 .first()
                 .is_some_and(|rule| rule.group == 0 || sock.is_in_group(rule.group));
             if !applies {
-                return true;
+                continue;
             }
             let mut about = rules.iter().filter(|rule| rule.is_about(peer, port));
-            match rules.iter().any(|rule| rule.allows) {
+            if about.clone().any(Rule::names_hosts) {
+                verdict = Verdict::Named;
+            }
+            let allowed = match rules.iter().any(|rule| rule.allows) {
                 true => about.clone().all(|rule| rule.allows) && about.next().is_some(),
                 false => about.next().is_none(),
+            };
+            if !allowed {
+                return Verdict::Denied;
             }
-        })
+        }
+        verdict
+    }
+
+    /// Returns whether ESP may carry a connection of `sock` with `peer` to the server port `port`.
+    pub(crate) fn allow(&self, sock: &RawSock, peer: [u8; 4], port: u16) -> bool {
+        self.judge(sock, peer, port) != Verdict::Denied
     }
 
     /// Adds a rule.

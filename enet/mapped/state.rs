@@ -23,8 +23,12 @@ use kernel::{
 pub(super) enum Phase {
     /// TCP alone: the socket is idle, or TCP has the connection or the listener.
     Tcp,
+    /// No SYN is sent: the attempt waits for the host's answer or its Ethernet address.
+    Asking,
     /// ESP's SYN is sent, and the choice is open.
     Connecting,
+    /// TCP's SYN is sent after the host has refused ESP's, and the outcome is open.
+    Fallback,
     /// ESP: the choice is final.
     Esp,
     /// Both protocols listen.
@@ -34,12 +38,22 @@ pub(super) enum Phase {
 /// Number of bytes of the longest address that is stored: `struct sockaddr_in6`.
 const NAME_MAX: usize = 28;
 
+/// The times at which an attempt stops waiting, nanoseconds; 0 if it has not waited so far.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Deadlines {
+    /// For the host's Ethernet address.
+    pub(super) neighbour: u64,
+    /// For the host's answer.
+    pub(super) answer: u64,
+}
+
 /// An attempt to connect that TCP may have to repeat.
 pub(super) struct Attempt {
     name: [u8; NAME_MAX],
     len: usize,
-    /// The destination as an ESP address.
+    /// The destination as an ESP address, if ESP's SYN was sent.
     pub(super) to: crate::address::Address,
+    pub(super) deadlines: Deadlines,
     /// If another call has abandoned the attempt, the error that `connect` returns. TCP then does
     /// not repeat the attempt.
     given_up: Option<Error>,
@@ -56,6 +70,7 @@ impl Attempt {
             name: kept,
             len: name.len().min(NAME_MAX),
             to,
+            deadlines: Deadlines::default(),
             given_up: None,
         }
     }
@@ -118,7 +133,9 @@ impl Record {
     /// Returns the protocol that serves the socket.
     pub(super) fn phase(&self) -> Phase {
         match self.phase.load(Acquire) {
+            phase if phase == Phase::Asking as u8 => Phase::Asking,
             phase if phase == Phase::Connecting as u8 => Phase::Connecting,
+            phase if phase == Phase::Fallback as u8 => Phase::Fallback,
             phase if phase == Phase::Esp as u8 => Phase::Esp,
             phase if phase == Phase::Listening as u8 => Phase::Listening,
             _ => Phase::Tcp,

@@ -24,7 +24,10 @@ use crate::{
     ports::Binding,
     sysctl::Settings,
 };
-use core::sync::atomic::{AtomicU32, AtomicU8, Ordering::Relaxed};
+use core::sync::atomic::{
+    AtomicBool, AtomicU32, AtomicU64, AtomicU8,
+    Ordering::{AcqRel, Acquire, Relaxed, Release},
+};
 
 /// The protocol ESP.
 pub(crate) struct Esp;
@@ -47,6 +50,54 @@ pub(crate) struct Shared {
     /// The number of the last device change that the connection was informed of.
     told: AtomicU32,
     deferred: AtomicU8,
+    /// For the companion of a socket that connects: what it waits for before it sends a SYN.
+    pub(crate) asking: Asking,
+}
+
+/// What a companion waits for before it sends a SYN.
+#[derive(Default)]
+pub(crate) struct Asking {
+    /// The key under which it is listed; 0 if it does not wait.
+    key: AtomicU64,
+    /// Whether something has happened since the last look.
+    news: AtomicBool,
+    /// Whether calls were woken, and no `connect` has come since.
+    woken: AtomicBool,
+}
+
+impl Asking {
+    /// Returns the key under which the socket is listed; 0 if it does not wait.
+    pub(crate) fn key(&self) -> u64 {
+        self.key.load(Relaxed)
+    }
+
+    /// Sets the key, with the list locked.
+    pub(crate) fn set_key(&self, key: u64) {
+        self.key.store(key, Relaxed);
+    }
+
+    /// Returns whether something has happened since the last look.
+    pub(crate) fn has_news(&self) -> bool {
+        self.news.load(Acquire)
+    }
+
+    /// Returns whether calls were woken since the last `connect`, which this is.
+    pub(crate) fn take_woken(&self) -> bool {
+        self.woken.swap(false, Relaxed)
+    }
+
+    /// Returns whether something has happened since the last look, which this is.
+    pub(crate) fn take_news(&self) -> bool {
+        self.news.swap(false, AcqRel)
+    }
+}
+
+/// Makes the calls that wait for the companion `sock` look again.
+pub(crate) fn tell(sock: &Sock<Esp>) {
+    let asking = &sock.shared().asking;
+    asking.woken.store(true, Relaxed);
+    asking.news.store(true, Release);
+    sock.state_change();
 }
 
 /// A TCP listener whose companion accepts mapped connections in its place.

@@ -11,7 +11,7 @@ use super::{
     records,
     send_queue::writable,
     sock::{
-        key, parts, serve_by_timer, tie, Chosen, Connection, Deferred, Esp, LockedEsp, Role,
+        key, parts, serve_by_timer, tell, tie, Chosen, Connection, Deferred, Esp, LockedEsp, Role,
         Shared, State,
     },
     splice,
@@ -68,6 +68,10 @@ impl Protocol for Esp {
     }
 
     fn timer(esp: &mut LockedEsp<'_>, _softirq: Softirq<'_>) {
+        if esp.sock().shared().asking.key() != 0 {
+            // The wait before the SYN is over.
+            return tell(esp.sock());
+        }
         let Some((_, connection)) = parts(esp) else {
             return;
         };
@@ -402,6 +406,9 @@ pub(crate) fn give_up_child(child: &Sock<Esp>) {
 impl Operations for Esp {
     fn release(closing: Closing<'_, Self>) {
         let sock = closing.sock();
+        if sock.shared().asking.key() != 0 {
+            NetState::of(sock.net()).mapped_askers.leave(sock);
+        }
         let mut guard = sock.lock();
         Self::stop_listening(&mut guard);
         let mut esp = guard.locked();

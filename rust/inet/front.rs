@@ -63,6 +63,16 @@ impl<M: Streams> StreamCall<'_, M> {
         state
     }
 
+    /// Sleeps until `ready` returns true, for `timeout` at most.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`Self::wait_exclusive`].
+    pub(crate) fn wait(&self, timeout: &mut c_long, ready: impl FnMut() -> bool) -> Result {
+        // SAFETY: The call holds the descriptor that the socket belongs to.
+        unsafe { wait::wait_on(self.sock(), Waiter::Shared, timeout, ready) }
+    }
+
     /// Sleeps until `ready` returns true or `timeout` (in jiffies) has elapsed. The call is a
     /// [`Waiter::Exclusive`].
     ///

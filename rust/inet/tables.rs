@@ -375,12 +375,12 @@ pub(super) fn served<'a, M: Streams>(
 /// a listener they go to TCP's socket, and TCP rejects them.
 fn awaited<'a, M: Streams>(
     call: &StreamCall<'a, M>,
-    timeout: c_long,
+    mut timeout: c_long,
 ) -> Result<Option<&'a Companion<M>>> {
     let Some(companion) = call.companion() else {
         return Ok(None);
     };
-    let backend = M::await_backend(call, companion, timeout)?;
+    let backend = M::await_backend(call, companion, &mut timeout)?;
     Ok((backend == Backend::Companion).then_some(companion))
 }
 

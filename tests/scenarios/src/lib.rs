@@ -59,6 +59,7 @@ mod mapped_attempts;
 mod mapped_buffers;
 mod mapped_disconnecting;
 mod mapped_esp;
+mod mapped_first;
 mod mapped_kernel_users;
 mod mapped_listening;
 mod mapped_objections;
@@ -108,6 +109,7 @@ pub fn all() -> Vec<&'static Scenario> {
         compat::ALL,
         mapped_tcp::ALL,
         mapped_esp::ALL,
+        mapped_first::ALL,
         mapped_listening::ALL,
         mapped_attempts::ALL,
         mapped_disconnecting::ALL,

@@ -26,7 +26,7 @@ scenarios! {
 }
 
 /// All files with their defaults, except those of the buffers.
-const DEFAULTS: [(&str, u32); 10] = [
+const DEFAULTS: [(&str, u32); 11] = [
     ("burst_length", 21),
     ("burst_length_max", 255),
     ("initial_ack_burst_length", 1),
@@ -36,6 +36,7 @@ const DEFAULTS: [(&str, u32); 10] = [
     ("user_timeout", 15_000),
     ("checksum", 2),
     ("mapped", 1),
+    ("mapped_wait", 1000),
     ("selective", 0),
 ];
 
@@ -167,6 +168,7 @@ fn ranges() -> Outcome {
     spans(knobs, "user_timeout", 100, 86_400_000)?;
     spans(knobs, "checksum", 0, 2)?;
     spans(knobs, "mapped", 0, 1)?;
+    spans(knobs, "mapped_wait", 0, 100_000)?;
     spans(knobs, "selective", 0, 1)?;
     for (name, core_name, option) in BUFFERS {
         // The least value is the size that the core sets if `setsockopt` asks for the smallest one.
@@ -404,6 +406,7 @@ fn tool() -> Outcome {
     let expected = [
         "Bounds",
         "Links that lose or reorder frames",
+        "TCP programs",
         "Fixed windows",
     ];
     same(headings, expected, "the sample file")?;

@@ -245,6 +245,10 @@ const MEANINGS: &[(&str, &str)] = &[
         "Mapped listeners accepted connections that ESP carries.",
     ),
     (
+        "MappedWaits",
+        "Mapped sockets waited, when they connected, for a host to say whether it takes mapped connections, or for its Ethernet address.",
+    ),
+    (
         "MappedInForeign",
         "SYNs of mapped connections were refused: their sender is not the neighbour with the IP address that they tell, or they mean another host.",
     ),
@@ -278,11 +282,11 @@ const MEANINGS: &[(&str, &str)] = &[
     ),
     (
         "MappedTcpNeighbour",
-        "Mapped sockets connected by TCP: the destination's Ethernet address was not known yet.",
+        "Mapped sockets connected by TCP: the destination's Ethernet address was not known, nor found while the connection waited.",
     ),
     (
         "MappedTcpUnknown",
-        "Mapped sockets connected by TCP: it was not known whether the peer takes mapped connections; it was asked meanwhile.",
+        "Mapped sockets connected by TCP: the peer has not answered whether it takes mapped connections.",
     ),
     (
         "MappedTcpPeer",
@@ -290,7 +294,7 @@ const MEANINGS: &[(&str, &str)] = &[
     ),
     (
         "MappedTcpRefused",
-        "Mapped sockets connected by TCP: the peer has no mapped listener on that port, or had none in the last 10 seconds.",
+        "Mapped sockets connected by TCP: the peer has no mapped listener on that port, or had none in the last 10 seconds, where TCP had one.",
     ),
     (
         "MappedTcpSilent",

@@ -49,10 +49,10 @@ const REASONS: &[(&str, &str)] = &[
         "BPF programs of the control group look at packets or calls of IP",
     ),
     ("route", "the peer is not on the same Ethernet"),
-    ("neighbour", "the peer's Ethernet address was not known yet"),
+    ("neighbour", "the peer's Ethernet address was not known"),
     (
         "unknown-peer",
-        "it was not known whether the peer takes mapped connections",
+        "the peer has not answered whether it takes mapped connections",
     ),
     ("unwilling-peer", "the peer takes no mapped connections"),
     ("refused", "the peer has no mapped listener on that port"),

@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Determines whether ESP may carry a connection that a mapped socket opens, and whether to wait
+//! before that is known.
+//!
+//! ESP's SYN may leave only if the host has answered a query, as hosts with an older module do not
+//! understand it. A connection to a host that has not been asked waits for the answer, and for the
+//! host's Ethernet address before that. Both waits are bounded.
+
+use super::{
+    askers::Awaited,
+    policy::Verdict,
+    state::{Deadlines, Record},
+};
+use crate::net::errno::prelude::*;
+use crate::{
+    address::Address,
+    datagram::control,
+    device::usable,
+    edp::{
+        peers::{Known, Patience},
+        query::Nonce,
+    },
+    esp,
+    net::{
+        device::Device,
+        inet::{InternetEnd, Objection, StreamCall, Streams},
+        namespace::{Net, PerNet},
+        rcu,
+        route::{self, Hop, NoHop},
+        timer,
+    },
+    pernet::NetState,
+    statistics::Statistic,
+    stream::sock::Esp,
+};
+
+/// The longest wait for the Ethernet address of a neighbour, nanoseconds. The neighbour is asked
+/// again after a second. TCP's SYN would wait as well, and fails after about three seconds.
+const NEIGHBOUR_WAIT: u64 = 1_500_000_000;
+
+/// How many times as long a connection waits for the answer of a host that a rule names.
+const NAMED: u64 = 10;
+
+/// Stream sockets that are served as mapped ones.
+pub(super) trait Mapped: Streams<Protocol = Esp, Record = Record> {}
+
+impl<M: Streams<Protocol = Esp, Record = Record>> Mapped for M {}
+
+/// A connection that ESP can try to open.
+pub(super) struct Plan {
+    pub(super) to: Address,
+    pub(super) ends: esp::Mapped,
+}
+
+/// What a connection waits for before its protocol can be chosen.
+pub(super) struct Wait {
+    pub(super) awaited: Awaited,
+    /// The device that leads to the host.
+    ifindex: u32,
+    /// When the wait ends, nanoseconds.
+    pub(super) until: u64,
+    pub(super) ends: esp::Mapped,
+}
+
+impl Wait {
+    /// Returns the statistic of a connection that cannot wait.
+    pub(super) fn reason(&self) -> Statistic {
+        match self.awaited {
+            Awaited::Answer(_) => Statistic::MappedTcpUnknown,
+            Awaited::Neighbour(_) => Statistic::MappedTcpNeighbour,
+        }
+    }
+
+    /// Causes what the connection waits for. `query` is the query that is due.
+    pub(super) fn cause(&self, query: Option<Query>, net_state: &NetState, net: &Net) {
+        if let Some(query) = query {
+            query.send(net_state, net);
+        }
+        if let Awaited::Neighbour(ip) = self.awaited {
+            let section = rcu::Read::enter();
+            if let Some(device) = Device::find(net, self.ifindex, &section) {
+                route::resolve(device, ip);
+            }
+        }
+    }
+}
+
+/// What is to be done with a connection that ESP may carry.
+pub(super) enum Course {
+    /// Sends ESP's SYN.
+    Open(Plan),
+    /// Waits.
+    Wait(Wait),
+}
+
+/// A query that is due.
+pub(super) struct Query {
+    to: Address,
+    nonce: Nonce,
+}
+
+impl Query {
+    pub(super) fn send(self, net_state: &NetState, net: &Net) {
+        let section = rcu::Read::enter();
+        if let Some(device) = Device::find(net, self.to.ifindex, &section) {
+            control::ask(device, self.nonce, self.to.mac, net_state);
+        }
+    }
+}
+
+/// A connection that ESP may carry, as far as can be said before its route is known.
+struct Candidate {
+    own: InternetEnd,
+    from: [u8; 4],
+    destination: InternetEnd,
+    to: [u8; 4],
+    patience: Patience,
+}
+
+impl Candidate {
+    /// Examines what a program and its socket ask for.
+    ///
+    /// # Errors
+    ///
+    /// The statistic of the reason why TCP has to carry the connection.
+    fn of<M: Mapped>(
+        call: &StreamCall<'_, M>,
+        name: &[u8],
+        net_state: &NetState,
+    ) -> Result<Self, Statistic> {
+        let sock = call.sock();
+        if !net_state.sysctl.mapped() {
+            return Err(Statistic::MappedTcpSetting);
+        }
+        let destination =
+            InternetEnd::parse(name, call.is_v6()).ok_or(Statistic::MappedTcpAddress)?;
+        let to = destination.v4().ok_or(Statistic::MappedTcpAddress)?;
+        let mut own = call.own_end();
+        if own.is_any() {
+            own = InternetEnd::of_v4([0; 4], own.port);
+        }
+        let from = own.v4().ok_or(Statistic::MappedTcpAddress)?;
+        let verdict = net_state.mapped_rules.judge(sock, to, destination.port);
+        if verdict == Verdict::Denied {
+            return Err(Statistic::MappedTcpPolicy);
+        }
+        if call.is_v6() && call.is_v6_only() {
+            return Err(Statistic::MappedTcpAddress);
+        }
+        if let Some(objection) = call.objection() {
+            return Err(match objection {
+                Objection::Option | Objection::User => Statistic::MappedTcpOption,
+                Objection::Group => Statistic::MappedTcpGroup,
+                Objection::Policy => Statistic::MappedTcpRoute,
+            });
+        }
+        let expects = verdict == Verdict::Named;
+        let bound = net_state.sysctl.mapped_wait() * if expects { NAMED } else { 1 };
+        Ok(Candidate {
+            own,
+            from,
+            destination,
+            to,
+            patience: Patience { bound, expects },
+        })
+    }
+
+    /// Returns the connection's ends; `source` is the local address.
+    fn ends(&self, source: [u8; 4]) -> esp::Mapped {
+        esp::Mapped {
+            source: InternetEnd::of_v4(source, self.own.port).into(),
+            destination: self.destination.into(),
+        }
+    }
+
+    /// Returns the wait for the neighbour's Ethernet address, which is unknown.
+    ///
+    /// # Errors
+    ///
+    /// The statistic of TCP's connections, if the wait is over or there is none.
+    fn await_neighbour(
+        &self,
+        net: &Net,
+        ifindex: u32,
+        source: [u8; 4],
+        deadlines: &mut Deadlines,
+    ) -> Result<Wait, Statistic> {
+        let now = timer::now();
+        let section = rcu::Read::enter();
+        let device = Device::find(net, ifindex, &section)
+            .filter(|device| usable(device).is_ok())
+            .ok_or(Statistic::MappedTcpRoute)?;
+        if deadlines.neighbour == 0 {
+            if self.patience.bound == 0 {
+                return Err(Statistic::MappedTcpNeighbour);
+            }
+            deadlines.neighbour = now.saturating_add(NEIGHBOUR_WAIT);
+        } else if now >= deadlines.neighbour || !route::is_resolving(device, self.to) {
+            return Err(Statistic::MappedTcpNeighbour);
+        }
+        Ok(Wait {
+            awaited: Awaited::Neighbour(self.to),
+            ifindex,
+            until: deadlines.neighbour,
+            ends: self.ends(source),
+        })
+    }
+
+    /// Returns what is to be done with the connection, whose destination is at `hop`.
+    ///
+    /// # Errors
+    ///
+    /// The statistic of the reason why TCP has to carry the connection.
+    fn at(
+        &self,
+        hop: &Hop,
+        net: &Net,
+        deadlines: &mut Deadlines,
+        query: &mut Option<Query>,
+    ) -> Result<Course, Statistic> {
+        let net_state = NetState::of(net);
+        let peer = Address {
+            port: self.destination.port,
+            ifindex: hop.ifindex,
+            mac: hop.mac,
+        };
+        if net_state.mapped_refusals.contains(&peer) {
+            return Err(Statistic::MappedTcpRefused);
+        }
+        let section = rcu::Read::enter();
+        let device = Device::find(net, hop.ifindex, &section);
+        if device.is_none_or(|device| usable(device).is_err()) {
+            return Err(Statistic::MappedTcpRoute);
+        }
+        // An attempt waits for an answer once, whatever happens to the host's entry meanwhile.
+        let known = match deadlines.answer {
+            0 => net_state.edp_peers.await_answer(&peer, self.patience),
+            _ => net_state.edp_peers.look_up(&peer),
+        };
+        *query = known.query().map(|nonce| Query { to: peer, nonce });
+        let ends = self.ends(hop.source);
+        match known {
+            Known::Answer(told, _) if told.mapped => {
+                return Ok(Course::Open(Plan { to: peer, ends }))
+            }
+            Known::Answer(..) => return Err(Statistic::MappedTcpPeer),
+            Known::Wait(until, _) => deadlines.answer = until,
+            Known::Query(_) | Known::Nothing if timer::now() < deadlines.answer => {}
+            Known::Query(_) | Known::Nothing => return Err(Statistic::MappedTcpUnknown),
+        }
+        Ok(Course::Wait(Wait {
+            awaited: Awaited::Answer(hop.mac),
+            ifindex: hop.ifindex,
+            until: deadlines.answer,
+            ends,
+        }))
+    }
+}
+
+/// Determines whether ESP may carry a connection to the address that a program passed, whether to
+/// wait before that is certain, and whether to query the peer.
+///
+/// # Errors
+///
+/// The statistic that counts the reason against ESP.
+pub(super) fn plan<M: Mapped>(
+    call: &StreamCall<'_, M>,
+    name: &[u8],
+    deadlines: &mut Deadlines,
+    query: &mut Option<Query>,
+) -> Result<Course, Statistic> {
+    let sock = call.sock();
+    let net = sock.net();
+    let candidate = Candidate::of(call, name, NetState::of(net))?;
+    match sock.next_hop(candidate.from, candidate.to, candidate.destination.port) {
+        Ok(hop) => candidate.at(&hop, net, deadlines, query),
+        Err(NoHop::NotOnLink) => Err(Statistic::MappedTcpRoute),
+        Err(NoHop::NoNeighbour { ifindex, source }) => candidate
+            .await_neighbour(net, ifindex, source, deadlines)
+            .map(Course::Wait),
+    }
+}
