@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * layers TURNS: two ranks exchange a double, again and again. Rank 0 prints for each exchange when it
- * called MPI_Send, when that returned, and when MPI_Recv returned, in ns of CLOCK_MONOTONIC; before
- * that, its process ID. The kernel's trace has the same clock.
+ * layers TURNS: two ranks exchange a double TURNS times. Rank 0 first prints its process ID. Then
+ * it prints, for each exchange, when it called MPI_Send, when MPI_Send returned, and when MPI_Recv
+ * returned, in ns of CLOCK_MONOTONIC, which is the clock of the kernel's trace too.
  */
 #include <mpi.h>
 #include <stdio.h>
