@@ -152,7 +152,7 @@ fn late_neighbour(lab: &Lab) -> Outcome {
     let client = attempt(lab, 2, 802)?;
     counted(lab, &[("MappedWaits", 1), ("EdpOutQueries", 0)])?;
     let name = client.local_name()?;
-    same(&name[4..8], &[10, 0, 0, 1], "the local address")?;
+    same(&name[4..8], [10, 0, 0, 1], "the local address")?;
     address("add")?;
     await_events(&client, libc::POLLOUT)?;
     client.set_nonblocking(false)?;
