@@ -185,17 +185,21 @@ fn open<'a, M: Mapped>(
         sock.shared().binding.fix(chosen);
     }
     drop(guard);
+    // The answer may come before `Esp::connect` returns. A call that it wakes has to find this
+    // phase, in which calls wait for the decision.
+    let before = companion.record.phase();
+    companion.record.set_phase(Phase::Connecting);
     match Esp::connect(&call.on(companion), &plan.to.emit(), true) {
-        Ok(()) | Err(EINPROGRESS) => {
-            companion.record.set_phase(Phase::Connecting);
-            Ok(())
+        Ok(()) | Err(EINPROGRESS) => return Ok(()),
+        Err(error) => {
+            companion.record.set_phase(before);
+            // The program has chosen a port that already has a connection with this destination.
+            if error == EADDRNOTAVAIL && has_connection(NetState::of(sock.net()), chosen, plan) {
+                return Err(Failure::Error(EADDRNOTAVAIL));
+            }
         }
-        // The program has chosen a port that already has a connection with this destination.
-        Err(EADDRNOTAVAIL) if has_connection(NetState::of(sock.net()), chosen, plan) => {
-            Err(Failure::Error(EADDRNOTAVAIL))
-        }
-        Err(_) => Err(Failure::Tcp(Statistic::MappedTcpError)),
     }
+    Err(Failure::Tcp(Statistic::MappedTcpError))
 }
 
 /// Begins to wait for the host. What the attempt waits for may have happened by the end.
@@ -209,6 +213,9 @@ fn ask<'a, M: Mapped>(
 ) -> Result<(), Failure> {
     let sock = companion.sock();
     sock.lock().locked().state.mapped = Some(wait.ends);
+    // Events of an earlier attempt do not count.
+    let asking = &sock.shared().asking;
+    let _ = (asking.take_news(), asking.take_woken());
     let begun = attend(companion, wait, query);
     let begun = begun.and_then(|_| {
         NetState::of(sock.net())
@@ -219,6 +226,8 @@ fn ask<'a, M: Mapped>(
     });
     if begun.is_err() {
         stop_asking(companion);
+        // Another call may have begun to wait for the attempt.
+        sock.state_change();
     }
     begun
 }

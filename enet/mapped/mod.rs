@@ -338,6 +338,10 @@ fn disconnect<'a>(
     call.set_served(false);
     companion.record.set_phase(Phase::Tcp);
     call.set_asked(false);
+    if asked {
+        // A call that was woken before the phase changed has slept again.
+        companion.sock().state_change();
+    }
     result
 }
 

@@ -98,6 +98,8 @@ pub(crate) fn tell(sock: &Sock<Esp>) {
     asking.woken.store(true, Relaxed);
     asking.news.store(true, Release);
     sock.state_change();
+    // A program that waits for `SIGIO` alone makes the next call after it.
+    sock.signal_error();
 }
 
 /// A TCP listener whose companion accepts mapped connections in its place.
