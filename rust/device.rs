@@ -4,7 +4,7 @@
 //!
 //! C header: [`include/linux/netdevice.h`](srctree/include/linux/netdevice.h)
 
-use super::{bindings, listed::Listed, namespace::Net, rcu, skb::Skb};
+use super::{bindings, namespace::Net, notifier::Notified, rcu, skb::Skb};
 use crate::net::errno::prelude::*;
 use core::{marker::PhantomData, mem, ptr, ptr::NonNull};
 use kernel::{
@@ -371,22 +371,24 @@ pub(crate) trait Listener: 'static {
 
 /// The registration of a [`Listener`]. Dropping it unregisters the listener.
 pub(crate) struct Notifier<L: Listener> {
-    block: Listed<bindings::notifier_block>,
+    _block: Notified,
     _listener: PhantomData<fn() -> L>,
 }
 
 impl<L: Listener> Notifier<L> {
     /// Registers the listener.
     pub(crate) fn register(_module: &'static ThisModule) -> Result<Self> {
-        // SAFETY: All-zero bytes are a valid value: a notifier block in no chain.
-        let mut block: bindings::notifier_block = unsafe { core::mem::zeroed() };
-        block.notifier_call = Some(Self::call);
-        let block = Listed::new(block)?;
-        // SAFETY: The block does not move until `drop` has removed it from the chain.
-        let code = unsafe { bindings::register_netdevice_notifier(block.as_ptr()) };
-        to_result(code)?;
+        // SAFETY: The two functions are those of the chain of devices, which `call` is for.
+        // Unregistering may sleep, and so may module exit, which drops this value.
+        let block = unsafe {
+            Notified::new(
+                Some(Self::call),
+                bindings::register_netdevice_notifier,
+                bindings::unregister_netdevice_notifier,
+            )?
+        };
         Ok(Notifier {
-            block,
+            _block: block,
             _listener: PhantomData,
         })
     }
@@ -423,13 +425,5 @@ impl<L: Listener> Notifier<L> {
             _ => {}
         }
         bindings::NOTIFY_DONE as c_int
-    }
-}
-
-impl<L: Listener> Drop for Notifier<L> {
-    fn drop(&mut self) {
-        // SAFETY: `register` has registered the block. The function may sleep, and so may module
-        // exit, which calls this.
-        unsafe { bindings::unregister_netdevice_notifier(self.block.as_ptr()) };
     }
 }

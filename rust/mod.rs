@@ -57,6 +57,7 @@ pub(crate) mod map;
 mod masks;
 pub(crate) mod message;
 pub(crate) mod namespace;
+mod notifier;
 pub(crate) mod offload;
 pub(crate) mod options;
 pub(crate) mod owned_timer;

@@ -9,7 +9,7 @@
 use super::{
     bindings,
     device::{Device, Mac},
-    listed::Listed,
+    notifier::Notified,
     rcu,
     sock::RawSock,
 };
@@ -101,7 +101,7 @@ pub(crate) trait Listener: 'static {
 
 /// The registration of a [`Listener`]; dropping it unregisters.
 pub(crate) struct Notifier<L: Listener> {
-    block: Listed<bindings::notifier_block>,
+    _block: Notified,
     _listener: PhantomData<fn() -> L>,
 }
 
@@ -112,14 +112,17 @@ impl<L: Listener> Notifier<L> {
     ///
     /// `ENOMEM`.
     pub(crate) fn register(_module: &'static ThisModule) -> Result<Self> {
-        // SAFETY: All zeroes is a notifier block that is in no chain.
-        let mut block: bindings::notifier_block = unsafe { core::mem::zeroed() };
-        block.notifier_call = Some(Self::call);
-        let block = Listed::new(block)?;
-        // SAFETY: The block stays where it is until `drop` has taken it out of the chain.
-        to_result(unsafe { bindings::register_netevent_notifier(block.as_ptr()) })?;
+        // SAFETY: The two functions are those of the chain of network events, which `call` is for.
+        // Unregistering may sleep, and so may module exit, which drops this value.
+        let block = unsafe {
+            Notified::new(
+                Some(Self::call),
+                bindings::register_netevent_notifier,
+                bindings::unregister_netevent_notifier,
+            )?
+        };
         Ok(Notifier {
-            block,
+            _block: block,
             _listener: PhantomData,
         })
     }
@@ -145,13 +148,6 @@ impl<L: Listener> Notifier<L> {
             }
         }
         bindings::NOTIFY_DONE as c_int
-    }
-}
-
-impl<L: Listener> Drop for Notifier<L> {
-    fn drop(&mut self) {
-        // SAFETY: Registered in `register`, once. Waits for the calls that run.
-        unsafe { bindings::unregister_netevent_notifier(self.block.as_ptr()) };
     }
 }
 

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Notifier blocks in the kernel's chains.
+//!
+//! C header: [`include/linux/notifier.h`](srctree/include/linux/notifier.h)
+
+use super::{bindings, listed::Listed};
+use crate::net::errno::prelude::*;
+use core::mem;
+use kernel::ffi::c_int;
+
+/// A function of the kernel that adds a block to a chain, or removes it.
+type Change = unsafe extern "C" fn(*mut bindings::notifier_block) -> c_int;
+
+/// A block in a chain. Dropping it removes it from the chain.
+pub(super) struct Notified {
+    block: Listed<bindings::notifier_block>,
+    unregister: Change,
+}
+
+impl Notified {
+    /// Adds a block with the function `call` to the chain of `register`.
+    ///
+    /// # Safety
+    ///
+    /// `register` adds a block to a chain that may call `call`. `unregister` removes a block from
+    /// the same chain, waits for the calls that run, and may be called where the value is dropped.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`, or the error of `register`.
+    pub(super) unsafe fn new(
+        call: bindings::notifier_fn_t,
+        register: Change,
+        unregister: Change,
+    ) -> Result<Self> {
+        // SAFETY: All-zero bytes are a valid value: a notifier block in no chain.
+        let mut block: bindings::notifier_block = unsafe { mem::zeroed() };
+        block.notifier_call = call;
+        let block = Listed::new(block)?;
+        // SAFETY: The block does not move until `drop` has removed it from the chain. By the
+        // caller's promise, the function adds it to a chain that may call `call`.
+        to_result(unsafe { register(block.as_ptr()) })?;
+        Ok(Notified { block, unregister })
+    }
+}
+
+impl Drop for Notified {
+    fn drop(&mut self) {
+        // SAFETY: `new` has added the block to the chain that this function removes blocks from. By
+        // the promise to `new`, it may be called here.
+        unsafe { (self.unregister)(self.block.as_ptr()) };
+    }
+}
