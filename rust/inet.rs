@@ -39,6 +39,7 @@ use kernel::ffi::{c_char, c_int, c_long, c_uint, c_ulong};
 
 mod accept;
 pub(crate) use accept::NewStream;
+mod calls;
 mod front;
 mod info;
 pub(crate) use info::StreamInfo;

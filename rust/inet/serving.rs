@@ -6,7 +6,7 @@
 //!
 //! C header: [`include/net/sock.h`](srctree/include/net/sock.h) (`struct proto`)
 
-use super::{tables::served, *};
+use super::{calls::served, *};
 
 /// Serves `ioctl` on TCP's socket. `io_uring` uses this call to ask for the number of queued bytes.
 /// If the companion serves the descriptor's calls, this stores the companion's number in
