@@ -5,12 +5,7 @@
 //! C header: [`include/linux/skbuff.h`](srctree/include/linux/skbuff.h)
 
 use super::{
-    allocation::Context,
-    bindings,
-    device::Mac,
-    message,
-    sock::{Protocol, RawSock, Sock},
-    trace::DropReason,
+    allocation::Context, bindings, device::Mac, message, sock::RawSock, trace::DropReason,
 };
 use crate::net::errno::prelude::*;
 use core::{
@@ -21,7 +16,9 @@ use core::{
     ptr::NonNull,
     slice,
 };
-use kernel::{ffi::c_int, page::PAGE_SIZE};
+use kernel::ffi::c_int;
+
+mod alloc;
 
 /// The processor that a frame records as its sender's (`skb->sender_cpu`). Together with the flow's
 /// hash it selects the transmit queue of the device, and of the devices below that.
@@ -557,24 +554,6 @@ pub(crate) struct Skb(NonNull<bindings::sk_buff>);
 // SAFETY: A buffer is not tied to the CPU or task that allocated it.
 unsafe impl Send for Skb {}
 
-/// The alignment of fragments in a task's page, in bytes. This is a cache line, so a buffer's
-/// header is aligned like the header of a buffer from the core.
-const FRAGMENT_ALIGN: u32 = 64;
-
-/// Returns the size of the memory of a buffer with room for `headroom` and `size` bytes; `None` if
-/// it exceeds a page.
-#[inline]
-fn fragment_size(headroom: usize, size: usize) -> Option<u32> {
-    let total = u32::try_from(headroom.checked_add(size)?).ok()?;
-    // A larger size could overflow when it is rounded up.
-    if total as usize > PAGE_SIZE {
-        return None;
-    }
-    // SAFETY: The function only computes a size.
-    let whole = unsafe { bindings::skb_head_align(total) };
-    (whole as usize <= PAGE_SIZE).then_some(whole)
-}
-
 impl Skb {
     /// Takes over a reference. `None` for a null pointer.
     ///
@@ -593,109 +572,6 @@ impl Skb {
         let skb = self.0.as_ptr();
         mem::forget(self);
         skb
-    }
-
-    /// Allocates a buffer with `headroom` bytes in front and room for `size` bytes of data. One
-    /// clone of the buffer needs no further allocation.
-    #[inline]
-    pub(crate) fn alloc(headroom: usize, size: usize, context: Context) -> Option<Self> {
-        let total = u32::try_from(headroom.checked_add(size)?).ok()?;
-        // SAFETY: The function accepts any size, and the flags of `context` state whether it may
-        // sleep. It returns null, or a new buffer with `total` bytes of room.
-        unsafe { Self::fresh(bindings::alloc_skb_fclone(total, context.gfp()), headroom) }
-    }
-
-    /// Works like [`alloc`](Self::alloc), but for a buffer that will not be cloned. Such a buffer
-    /// is smaller, and is a [fragment](Self::alloc_fragment) of a page if the buffer fits into a
-    /// page.
-    #[inline]
-    pub(crate) fn alloc_single(headroom: usize, size: usize, context: Context) -> Option<Self> {
-        if let Some(skb) = Self::alloc_fragment(headroom, size) {
-            return Some(skb);
-        }
-        let total = u32::try_from(headroom.checked_add(size)?).ok()?;
-        // SAFETY: The function accepts any size, and the flags of `context` state whether it may
-        // sleep. It returns null, or a new buffer with `total` bytes of room.
-        unsafe { Self::fresh(bindings::alloc_skb(total, context.gfp()), headroom) }
-    }
-
-    /// Allocates a buffer in a fragment of a page, as drivers do for received packets. This takes
-    /// less time than an allocation from a slab. The kernel zeroes every slab object on allocation
-    /// (`init_on_alloc`), but does not allocate fragments one by one. Returns `None` if there is no
-    /// memory, or if the buffer exceeds a page.
-    ///
-    /// The fragment is charged to no memory cgroup, and keeps its whole page, usually of 32 KiB, in
-    /// use. For a task use [`alloc_charged`](Self::alloc_charged).
-    #[inline]
-    pub(super) fn alloc_fragment(headroom: usize, size: usize) -> Option<Self> {
-        let whole = fragment_size(headroom, size)?;
-        // SAFETY: `netdev_alloc_frag` accepts any size up to a page. The fragment is ours, and a
-        // buffer with the requested room fits into its `whole` bytes. The buffer takes over the
-        // fragment, or the fragment is freed.
-        unsafe {
-            let head = bindings::netdev_alloc_frag(whole);
-            if head.is_null() {
-                return None;
-            }
-            let skb = bindings::build_skb_here(head, whole);
-            if skb.is_null() {
-                bindings::skb_free_frag(head);
-            }
-            Self::fresh(skb, headroom)
-        }
-    }
-
-    /// Works like [`alloc_fragment`](Self::alloc_fragment), but for a send call on `sock`. The
-    /// buffer is a fragment of the running task's page. The page is charged to the task's memory
-    /// cgroup. Returns `None` if there is no memory, if the buffer exceeds a page, or if the socket
-    /// must not use the task's page. The task may sleep.
-    #[inline]
-    pub(super) fn alloc_charged<P: Protocol>(
-        sock: &Sock<P>,
-        headroom: usize,
-        size: usize,
-    ) -> Option<Self> {
-        let whole = fragment_size(headroom, size)?;
-        // SAFETY: `task_pages` returns null, or the page fragment of the running task. Only calls
-        // of this task use the fragment. No other call of the task comes in between, since the
-        // function returns null for a socket that memory reclaim uses.
-        let pages = unsafe { sock.task_pages().as_mut() }?;
-        // Rounding up does not exceed the page, whose size is a multiple of the alignment.
-        pages.offset = pages.offset.wrapping_add(FRAGMENT_ALIGN - 1) & !(FRAGMENT_ALIGN - 1);
-        // SAFETY: `pages` has no page, or holds a reference to its page.
-        if !unsafe { bindings::skb_page_frag_refill(whole, pages, sock.task_context().gfp()) } {
-            return None;
-        }
-        // SAFETY: After the refill, the page has at least `whole` bytes from `offset` on, since
-        // `whole` is at most a page. Only the task uses these bytes. The buffer takes over these
-        // bytes and a reference to the page, and uses no other part of it. The page is not in high
-        // memory, which the flags do not request. Without a buffer, `skb_free_frag` drops the
-        // reference.
-        unsafe {
-            let head = bindings::page_frag_head(pages);
-            let skb = bindings::build_skb_here(head, whole);
-            if skb.is_null() {
-                bindings::skb_free_frag(head);
-            } else {
-                pages.offset = pages.offset.wrapping_add(whole);
-            }
-            Self::fresh(skb, headroom)
-        }
-    }
-
-    /// # Safety
-    ///
-    /// `skb` is null, or a new buffer with at least `headroom` bytes of room. The caller gives one
-    /// reference to the buffer away.
-    #[inline]
-    unsafe fn fresh(skb: *mut bindings::sk_buff, headroom: usize) -> Option<Self> {
-        // SAFETY: By the caller's promise, `skb` is null or a new buffer, hence empty, with
-        // `headroom` bytes of room.
-        unsafe {
-            let skb = Self::from_raw(skb)?;
-            skb.reserve(headroom);
-            Some(skb)
-        }
     }
 
     /// Advances the start of an empty buffer's data by `n` bytes.
