@@ -184,7 +184,6 @@ impl<P: Operations> Vtable<P> {
         // `owner` stays null for a protocol whose sockets outlive their descriptors. A descriptor
         // pins the module by `ops.owner`. A connection without a descriptor only waits for its
         // peer's close, and must not block module exit, which ends the connection.
-
         let ops = Self::stream_ops();
         let record_ops = bindings::proto_ops {
             sendmsg: Some(send_record::<P>),
