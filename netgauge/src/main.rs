@@ -2,10 +2,9 @@
 
 //! The program `netgauge`: reads the command line and runs the role that it names.
 
-use std::io;
 use std::process::ExitCode;
 
-use anyhow::{anyhow, Context as _, Result};
+use anyhow::{anyhow, Result};
 use clap::CommandFactory as _;
 use netgauge::cli::Cli;
 use netgauge::group::coordinator::{Coordinator, GroupPattern};
@@ -16,7 +15,7 @@ use netgauge::registry::{self, Kind};
 use netgauge::server;
 use netgauge::signals::{is_interrupted, Signals};
 use netgauge::transport::mpi;
-use netgauge::watch::{Watch, INTERRUPTED};
+use netgauge::watch::{watched, INTERRUPTED};
 use netgauge::wrong_line::{is_wrong_line, wrong_line};
 
 /// Exit status for a wrong command line. The parser, clap, exits with the same status.
@@ -98,13 +97,7 @@ fn measure(cli: &Cli, host: &str) -> Result<ExitCode> {
     }
     let sizes = options.patterns.iter().map(|one| one.plan.sizes.len());
     let sizes = sizes.sum::<usize>() * options.transports.len();
-    let format = cli.measuring.format;
-    let watch = Watch::begin(sizes as u64, format)?;
-    let report = client::run(&options, &*watch);
-    watch.end();
-    let report = report?;
-    let written = report.write(format, &mut io::stdout().lock());
-    written.context("writing the report")?;
-    format.tell(&report.left_out, &report.errors());
-    Ok(ExitCode::from(u8::from(!report.is_complete())))
+    watched(sizes, cli.measuring.format, |progress| {
+        client::run(&options, progress)
+    })
 }

@@ -26,7 +26,7 @@ use crate::report::record::Record;
 use crate::report::{LeftOut, Measured, Outcome, Report, Row, Run};
 use crate::transport::kind::Kind;
 use crate::transport::{self, kinds, Context, Role, Transport};
-use crate::watch::Watch;
+use crate::watch::watched;
 use crate::wrong_line::wrong_line;
 
 const EXAMPLES: &str = include_str!("help/polled.txt");
@@ -113,15 +113,10 @@ impl PolledArgs {
         sockaddr_en::set_family(self.measuring.family);
         let kinds = self.kinds().map_err(wrong_line)?;
         let plan = self.plan();
-        let format = self.measuring.format;
-        let watch = Watch::begin((kinds.len() * plan.sizes.len()) as u64, format)?;
-        let report = self.measure(&kinds, &plan, &*watch);
-        watch.end();
-        let report = report?;
-        let written = report.write(format, &mut io::stdout().lock());
-        written.context("writing the report")?;
-        format.tell(&report.left_out, &report.errors());
-        Ok(ExitCode::from(u8::from(!report.is_complete())))
+        let sizes = kinds.len() * plan.sizes.len();
+        watched(sizes, self.measuring.format, |progress| {
+            self.measure(&kinds, &plan, progress)
+        })
     }
 
     /// Returns the transports to measure.

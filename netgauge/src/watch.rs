@@ -5,7 +5,7 @@
 
 use std::io;
 use std::os::fd::AsFd as _;
-use std::process;
+use std::process::{self, ExitCode};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
@@ -21,9 +21,30 @@ use crate::signals::Signals;
 /// Exit status when a signal ended the run, the same as a shell's for SIGINT.
 pub const INTERRUPTED: u8 = 130;
 
+/// Runs `measure`, which measures this many sizes, and prints its report in `format`. Returns the exit
+/// status of the process, 1 if a transport has failed.
+///
+/// # Errors
+///
+/// A system call or `measure` failed, or the report cannot be written.
+pub fn watched(
+    sizes: usize,
+    format: Format,
+    measure: impl FnOnce(&dyn Progress) -> Result<Report>,
+) -> Result<ExitCode> {
+    let watch = Watch::begin(sizes as u64, format)?;
+    let report = measure(&*watch);
+    watch.end();
+    let report = report?;
+    let written = report.write(format, &mut io::stdout().lock());
+    written.context("writing the report")?;
+    format.tell(&report.left_out, &report.errors());
+    Ok(ExitCode::from(u8::from(!report.is_complete())))
+}
+
 /// A run's progress bar and its results so far.
 #[derive(Debug)]
-pub struct Watch {
+struct Watch {
     bar: Bar,
     state: Mutex<State>,
 }
@@ -44,7 +65,7 @@ impl Watch {
     /// # Errors
     ///
     /// A system call failed.
-    pub fn begin(sizes: u64, format: Format) -> Result<Arc<Self>> {
+    fn begin(sizes: u64, format: Format) -> Result<Arc<Self>> {
         let watch = Arc::new(Self {
             bar: Bar::new(sizes),
             state: Mutex::new(State::Running(None)),
@@ -73,7 +94,7 @@ impl Watch {
 
     /// Ends the watch: a signal no longer prints the report, but still ends the process. Does not
     /// return if a signal has already ended the run.
-    pub fn end(&self) {
+    fn end(&self) {
         *self.state() = State::Over;
         self.bar.finish();
     }
