@@ -69,6 +69,15 @@ pub fn attach(socket: &Socket, program: &[Instruction]) -> Result<()> {
     attach_as(socket, libc::SO_ATTACH_FILTER, program)
 }
 
+/// Attaches a classic program that passes only frames with the VLAN tag `tag`, which is the priority
+/// and the number of the VLAN.
+///
+/// # Errors
+/// The call's errno.
+pub fn attach_for_tag(socket: &Socket, tag: u32) -> Result<()> {
+    attach(socket, &[LOAD_VLAN_TAG, if_equal(tag), KEEP_ALL, keep(0)])
+}
+
 fn attach_as(socket: &Socket, option: c_int, program: &[Instruction]) -> Result<()> {
     let place = program.as_ptr() as u64;
     let value = [program.len() as u64, place];

@@ -99,6 +99,24 @@ pub fn dial(host: &Host, kind: (i32, i32), port: u16) -> Result<Socket> {
     Ok(client)
 }
 
+/// Returns a connection from `a` to a listener of `b`: the client, and the accepted socket. If `kind`
+/// is [`MAPPED`], ESP carries it, otherwise TCP.
+///
+/// # Errors
+/// When a call fails, or the wrong protocol carries the connection.
+pub fn pair(lab: &Lab, kind: (i32, i32), port: u16) -> Result<[Socket; 2]> {
+    let listener = listener(&lab.b, kind, port, 4)?;
+    let client = dial(&lab.a, kind, port)?;
+    let (server, _) = listener.accept(0)?;
+    let ends = [client, server];
+    let mapped = kind == MAPPED;
+    ensure!(
+        ends.iter().all(|end| is_esp(end) == mapped),
+        "the wrong protocol carries it"
+    );
+    Ok(ends)
+}
+
 /// Returns whether ESP carries the connection, which is when the socket has ESP's options.
 pub fn is_esp(socket: &Socket) -> bool {
     socket.int_option(SOL_EP, ESP_SO_CHECKSUM).is_ok()

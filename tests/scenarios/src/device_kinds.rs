@@ -99,15 +99,7 @@ fn vlan_priority(lab: &Lab) -> Outcome {
         set(&client, priority)?;
         set(&from, priority)?;
         let wire = lab.b.packets(ETH_P_ALL)?;
-        bpf::attach(
-            wire.socket(),
-            &[
-                bpf::LOAD_VLAN_TAG,
-                bpf::if_equal((mapped << 13) | 10),
-                bpf::KEEP_ALL,
-                bpf::keep(0),
-            ],
-        )?;
+        bpf::attach_for_tag(wire.socket(), (mapped << 13) | 10)?;
         let payload = [b'0' + mapped as u8; 60];
         client.send_all(&payload)?;
         server.receive_exact(&mut [0; 60])?;

@@ -3,7 +3,7 @@
 //! Buffers of mapped sockets: a send buffer that grows.
 
 use guest::asleep::thread_id;
-use guest::mapped::{dial, is_esp, known, listener, MAPPED};
+use guest::mapped::{known, pair, MAPPED};
 use guest::prelude::*;
 use guest::priority::first_of_all;
 use guest::processor::run_on;
@@ -13,20 +13,11 @@ scenarios! {
     direct mapped_writer_continues_when_its_send_buffer_grows = larger_buffer;
 }
 
-/// Returns a connection by ESP: client and server.
-fn pair(lab: &Lab, port: u16) -> Result<[Socket; 2]> {
-    let listener = listener(&lab.b, MAPPED, port, 4)?;
-    let client = dial(&lab.a, MAPPED, port)?;
-    let (server, _) = listener.accept(0)?;
-    ensure!(is_esp(&client) && is_esp(&server), "TCP carries it");
-    Ok([client, server])
-}
-
 /// The writer and the thread that raises the limit run on the same processor. The writer has the
 /// higher priority, so it runs as soon as anything wakes it.
 fn larger_buffer(lab: &Lab) -> Outcome {
     known(lab)?;
-    let [client, server] = pair(lab, 872)?;
+    let [client, server] = pair(lab, MAPPED, 872)?;
     server.set_so(libc::SO_RCVBUF, 0)?;
     client.set_so(libc::SO_SNDBUF, 0)?;
     fill(&client)?;

@@ -7,7 +7,7 @@ use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 
 use guest::asleep::thread_id;
-use guest::mapped::{dial, is_esp, known, listener, MAPPED};
+use guest::mapped::{known, pair, MAPPED};
 use guest::prelude::*;
 use guest::tracer::{Tracer, TRACEFS};
 
@@ -15,15 +15,6 @@ use crate::error_queue::has;
 
 scenarios! {
     direct mapped_block_device_leaves_the_tasks_pages_alone = block_device;
-}
-
-/// Returns a connection by ESP: client and server.
-fn pair(lab: &Lab, port: u16) -> Result<[Socket; 2]> {
-    let listener = listener(&lab.b, MAPPED, port, 4)?;
-    let client = dial(&lab.a, MAPPED, port)?;
-    let (server, _) = listener.accept(0)?;
-    ensure!(is_esp(&client) && is_esp(&server), "TCP carries it");
-    Ok([client, server])
 }
 
 /// The requests of `linux/nbd.h`.
@@ -82,7 +73,7 @@ fn block_device(lab: &Lab) -> Outcome {
         return Ok(());
     }
     known(lab)?;
-    let [client, server] = pair(lab, 870)?;
+    let [client, server] = pair(lab, MAPPED, 870)?;
     let device = || -> Result<File> {
         fs::OpenOptions::new()
             .read(true)

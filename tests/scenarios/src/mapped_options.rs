@@ -12,7 +12,7 @@ use guest::bpf;
 use guest::control::{receive_into, Control};
 use guest::frame::ETH_P_ALL;
 use guest::mapped::stream;
-use guest::mapped::{dial, is_esp, known, listener, MAPPED, PLAIN};
+use guest::mapped::{dial, is_esp, known, listener, pair, MAPPED, PLAIN};
 use guest::prelude::*;
 
 scenarios! {
@@ -210,16 +210,6 @@ fn connections(lab: &Lab) -> Outcome {
     exchange(&client, &server)
 }
 
-/// Connects a client of `a` to a listener of `b`. Returns the client and the accepted socket.
-fn pair(lab: &Lab, kind: (i32, i32), port: u16) -> Result<(Socket, Socket)> {
-    let listener = listener(&lab.b, kind, port, 4)?;
-    let client = dial(&lab.a, kind, port)?;
-    let (server, _) = listener.accept(0)?;
-    let mapped = kind == MAPPED;
-    ensure!(is_esp(&client) == mapped && is_esp(&server) == mapped);
-    Ok((client, server))
-}
-
 /// Returns how many bytes have arrived. A virtual device delivers them within the sender's call, so
 /// there is nothing to wait for.
 fn arrived(server: &Socket) -> std::result::Result<usize, Option<i32>> {
@@ -236,7 +226,7 @@ fn corks(lab: &Lab) -> Outcome {
     let file = File::open(&path)?;
     let mut seen = Vec::new();
     for (kind, port) in [(MAPPED, 810), (PLAIN, 811)] {
-        let (client, server) = pair(lab, kind, port)?;
+        let [client, server] = pair(lab, kind, port)?;
         let set = |name, value| client.set_int_option(libc::IPPROTO_TCP, name, value);
         let mut steps = Vec::new();
         set(libc::TCP_CORK, 1)?;
@@ -263,12 +253,7 @@ fn corks(lab: &Lab) -> Outcome {
         steps.push(("shut down", arrived(&server)));
         seen.push(steps);
     }
-    ensure!(
-        seen[0] == seen[1],
-        "mapped {:?}, TCP {:?}",
-        seen[0],
-        seen[1]
-    );
+    same(&seen[0], &seen[1], "mapped, compared with TCP")?;
     ensure!(seen[1][2] == ("uncorked", Ok(110)), "TCP {:?}", seen[1]);
     Ok(())
 }
@@ -279,7 +264,7 @@ fn unread(lab: &Lab) -> Outcome {
     known(lab)?;
     let mut seen = Vec::new();
     for (kind, port) in [(MAPPED, 812), (PLAIN, 813)] {
-        let (client, server) = pair(lab, kind, port)?;
+        let [client, server] = pair(lab, kind, port)?;
         let mut steps = Vec::new();
         let mut read = |bytes: usize, flags| -> Outcome {
             let (length, flags, controls) = receive_into(&server, &mut vec![0; bytes], flags, 64)?;
@@ -299,12 +284,7 @@ fn unread(lab: &Lab) -> Outcome {
         read(10, 0)?;
         seen.push(steps);
     }
-    ensure!(
-        seen[0] == seen[1],
-        "mapped {:?}, TCP {:?}",
-        seen[0],
-        seen[1]
-    );
+    same(&seen[0], &seen[1], "mapped, compared with TCP")?;
     let left = |count: u32| Control {
         level: libc::IPPROTO_TCP,
         kind: TCP_INQ,
@@ -336,15 +316,7 @@ fn tos(lab: &Lab) -> Outcome {
     for (tos, mapped) in [(0x10, 4), (0, 0)] {
         client.set_int_option(libc::IPPROTO_IP, libc::IP_TOS, tos)?;
         let wire = lab.b.packets(ETH_P_ALL)?;
-        bpf::attach(
-            wire.socket(),
-            &[
-                bpf::LOAD_VLAN_TAG,
-                bpf::if_equal((mapped << 13) | 10),
-                bpf::KEEP_ALL,
-                bpf::keep(0),
-            ],
-        )?;
+        bpf::attach_for_tag(wire.socket(), (mapped << 13) | 10)?;
         let payload = [b'0' + mapped as u8; 60];
         client.send_all(&payload)?;
         server.receive_exact(&mut [0; 60])?;
