@@ -27,8 +27,8 @@ const BITS: u32 = 6;
 /// Maximum number of companions in the list.
 const MOST: u32 = 1024;
 
-/// What a companion waits for. Hosts with the same address behind several devices are not told
-/// apart: a companion that is woken looks.
+/// The event that a companion waits for. The key does not tell apart hosts with the same address
+/// behind several devices, so a companion that is woken looks.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Awaited {
     /// The answer of the host with this Ethernet address.

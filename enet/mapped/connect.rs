@@ -108,9 +108,7 @@ pub(super) fn connect<M: Mapped>(
             }
         }
         Err(Failure::Tcp(reason)) => {
-            net_state.statistics.count(reason);
-            let carrier = Carrier::Tcp(reason);
-            (net_state.mapped_connections).note(call.sock().inode(), carrier);
+            note_tcp(call, reason);
             call.connect(name, nonblocking)
         }
     };
@@ -232,7 +230,8 @@ fn ask<'a, M: Mapped>(
     begun
 }
 
-/// Waits for what `wait` names, and causes it. Returns `false` if the companion does so already.
+/// Lists the companion for the event that `wait` names, and causes the event. Returns `false` if
+/// the companion was listed for it before.
 fn attend<M: Mapped>(
     companion: &Companion<M>,
     wait: &Wait,
@@ -243,8 +242,9 @@ fn attend<M: Mapped>(
     let entered = net_state.mapped_askers.enter(sock, wait.awaited);
     if entered == Ok(true) {
         sock.arm_timer(wait.until);
-        wait.cause(query, net_state, sock.net());
-    } else if let Some(query) = query {
+        wait.resolve(sock.net());
+    }
+    if let Some(query) = query {
         query.send(net_state, sock.net());
     }
     entered.map_err(|_| Failure::Tcp(wait.reason()))
@@ -332,7 +332,7 @@ fn finish<M: Mapped>(call: &StreamCall<'_, M>, nonblocking: bool, pending: Error
         Err(EAGAIN) => Err(pending),
         Err(error) => Err(error),
     };
-    // What has woken this call does not concern the next one.
+    // The events that have woken this call do not concern the next one.
     companion.record.take_switch();
     companion.sock().shared().asking.take_woken();
     finished
@@ -431,6 +431,13 @@ pub(super) fn advance<M: Mapped>(call: &StreamCall<'_, M>) -> Backend {
     Backend::Tcp
 }
 
+/// Counts the reason why TCP carries the connection, and notes it for `enet ss --mapped`.
+fn note_tcp<M: Mapped>(call: &StreamCall<'_, M>, reason: Statistic) {
+    let net_state = NetState::of(call.sock().net());
+    net_state.statistics.count(reason);
+    (net_state.mapped_connections).note(call.sock().inode(), Carrier::Tcp(reason));
+}
+
 /// Sends TCP's SYN in place of ESP's, for the reason that is counted.
 fn switch<M: Mapped>(
     call: &StreamCall<'_, M>,
@@ -438,9 +445,7 @@ fn switch<M: Mapped>(
     attempt: &Attempt,
     reason: Statistic,
 ) {
-    let net_state = NetState::of(call.sock().net());
-    net_state.statistics.count(reason);
-    (net_state.mapped_connections).note(call.sock().inode(), Carrier::Tcp(reason));
+    note_tcp(call, reason);
     record.note_switch();
     match call.connect(attempt.name(), true) {
         Ok(()) | Err(EINPROGRESS) => {}

@@ -53,7 +53,7 @@ pub(super) struct Plan {
     pub(super) ends: esp::Mapped,
 }
 
-/// What a connection waits for before its protocol can be chosen.
+/// The event that a connection waits for before its protocol can be chosen.
 pub(super) struct Wait {
     pub(super) awaited: Awaited,
     /// The device that leads to the host.
@@ -72,11 +72,8 @@ impl Wait {
         }
     }
 
-    /// Causes what the connection waits for. `query` is the query that is due.
-    pub(super) fn cause(&self, query: Option<Query>, net_state: &NetState, net: &Net) {
-        if let Some(query) = query {
-            query.send(net_state, net);
-        }
+    /// Starts to resolve the neighbour's Ethernet address, if the connection waits for that.
+    pub(super) fn resolve(&self, net: &Net) {
         if let Awaited::Neighbour(ip) = self.awaited {
             let section = rcu::Read::enter();
             if let Some(device) = Device::find(net, self.ifindex, &section) {
@@ -86,7 +83,7 @@ impl Wait {
     }
 }
 
-/// What is to be done with a connection that ESP may carry.
+/// The next step of a connection that ESP may carry.
 pub(super) enum Course {
     /// Sends ESP's SYN.
     Open(Plan),
@@ -233,7 +230,7 @@ impl Candidate {
         if device.is_none_or(|device| usable(device).is_err()) {
             return Err(Statistic::MappedTcpRoute);
         }
-        // An attempt waits for an answer once, whatever happens to the host's entry meanwhile.
+        // An attempt waits for an answer once, even if the host's entry is replaced during the wait.
         let known = match deadlines.answer {
             0 => net_state.edp_peers.await_answer(&peer, self.patience),
             _ => net_state.edp_peers.look_up(&peer),

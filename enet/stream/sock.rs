@@ -54,7 +54,7 @@ pub(crate) struct Shared {
     pub(crate) asking: Asking,
 }
 
-/// What a companion waits for before it sends a SYN.
+/// The event that a companion waits for before it sends a SYN.
 #[derive(Default)]
 pub(crate) struct Asking {
     /// The key under which it is listed; 0 if it does not wait.
