@@ -170,8 +170,9 @@ pub(crate) trait Streams: Sized + 'static {
         end: End,
     ) -> Result<InternetEnd>;
     /// Serves `shutdown` of `RCV_SHUTDOWN | SEND_SHUTDOWN`, while the decision of `connect` is
-    /// pending.
-    fn give_up(call: &StreamCall<'_, Self>, companion: &Companion<Self>) -> Result;
+    /// pending. Returns `None` if the decision has been made, so that the chosen socket serves the
+    /// call.
+    fn give_up(call: &StreamCall<'_, Self>, companion: &Companion<Self>) -> Option<Result>;
     /// Sets `TCP_USER_TIMEOUT` to `millis` milliseconds; 0 means the protocol's default.
     fn set_user_timeout(companion: &Companion<Self>, millis: u32);
     /// Returns the data that `TCP_INFO` reports on the companion's connection.

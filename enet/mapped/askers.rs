@@ -118,6 +118,14 @@ impl Askers {
         true
     }
 
+    /// Ends the wait of a companion whose time is over, and makes its calls look. The companion may
+    /// have no call that would leave the list. It enters the list again if there is still something
+    /// to wait for.
+    pub(crate) fn expire(&self, sock: &Sock<Esp>) {
+        self.remove(&self.sockets.lock(), sock);
+        tell(sock);
+    }
+
     /// Makes the calls look that wait for what has happened. Callable in any context.
     pub(crate) fn wake(&self, happened: Awaited) {
         fence(SeqCst);

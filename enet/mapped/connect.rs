@@ -460,17 +460,22 @@ fn give_up_asking<M: Mapped>(
     attempt: &mut Option<Attempt>,
     failure: Failure,
 ) -> Backend {
-    stop_asking(companion);
+    let record = &companion.record;
+    NetState::of(companion.sock().net())
+        .mapped_askers
+        .leave(companion.sock());
     call.set_asked(false);
-    match (failure, attempt) {
-        (Failure::Tcp(reason), Some(attempt)) => switch(call, &companion.record, attempt, reason),
-        (Failure::Error(error), attempt) => {
-            end_attempt(call, &companion.record, attempt, error);
+    match (failure, &mut *attempt) {
+        (Failure::Tcp(reason), Some(attempt)) => switch(call, record, attempt, reason),
+        (Failure::Error(error), _) => {
+            end_attempt(call, record, attempt, error);
             call.report_error(error);
         }
         _ => {}
     }
-    // Other calls wait, too.
+    // Calls of other threads wait until here. Before TCP's `connect` they would find a socket that
+    // is not connecting.
+    record.set_phase(Phase::Tcp);
     companion.sock().state_change();
     Backend::Tcp
 }
@@ -518,8 +523,12 @@ fn end_attempt<M: Mapped>(
     call.set_asked(false);
 }
 
-/// Serves `shutdown` while the attempt waits for the host, or while ESP's SYN is in flight.
-pub(super) fn give_up<M: Mapped>(call: &StreamCall<'_, M>, companion: &Companion<M>) -> Result {
+/// Serves `shutdown` while the attempt waits for the host, or while ESP's SYN is in flight. Returns
+/// `None` if another call has chosen the protocol before.
+pub(super) fn give_up<M: Mapped>(
+    call: &StreamCall<'_, M>,
+    companion: &Companion<M>,
+) -> Option<Result> {
     let mut attempt = companion.record.decide();
     let phase = companion.record.phase();
     if phase == Phase::Asking {
@@ -528,16 +537,13 @@ pub(super) fn give_up<M: Mapped>(call: &StreamCall<'_, M>, companion: &Companion
         call.set_asked(false);
         call.report_error(ECONNRESET);
         companion.sock().state_change();
-        return Ok(());
+        return Some(Ok(()));
     }
     if phase != Phase::Connecting {
-        return Err(ENOTCONN);
+        return None;
     }
     end_attempt(call, &companion.record, &mut attempt, ECONNABORTED);
-    let Some(companion) = call.companion() else {
-        return Err(ENOTCONN);
-    };
     let result = Esp::shutdown(&call.on(companion), crate::net::uapi::SHUTDOWN_MASK);
     call.on(companion).set_state(SocketState::Unconnected);
-    result
+    Some(result)
 }

@@ -246,7 +246,7 @@ impl Streams for Mapped {
         }
     }
 
-    fn give_up(call: &Call<'_>, companion: &Companion<Self>) -> Result {
+    fn give_up(call: &Call<'_>, companion: &Companion<Self>) -> Option<Result> {
         connect::give_up(call, companion)
     }
 

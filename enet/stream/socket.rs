@@ -11,7 +11,7 @@ use super::{
     records,
     send_queue::writable,
     sock::{
-        key, parts, serve_by_timer, tell, tie, Chosen, Connection, Deferred, Esp, LockedEsp, Role,
+        key, parts, serve_by_timer, tie, Chosen, Connection, Deferred, Esp, LockedEsp, Role,
         Shared, State,
     },
     splice,
@@ -68,9 +68,10 @@ impl Protocol for Esp {
     }
 
     fn timer(esp: &mut LockedEsp<'_>, _softirq: Softirq<'_>) {
-        if esp.sock().shared().asking.key() != 0 {
+        let sock = esp.sock();
+        if sock.shared().asking.key() != 0 {
             // The wait before the SYN is over.
-            return tell(esp.sock());
+            return NetState::of(sock.net()).mapped_askers.expire(sock);
         }
         let Some((_, connection)) = parts(esp) else {
             return;

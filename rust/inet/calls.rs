@@ -265,18 +265,24 @@ pub(super) unsafe extern "C" fn shutdown<M: Streams>(
         0..=2 => (how + 1) as u8,
         _ => return EINVAL.to_errno(),
     };
-    match served(&call) {
-        (Backend::Companion, Some(companion)) => {
-            code(M::Protocol::shutdown(&call.on(companion), halves))
-        }
-        (Backend::Pending, Some(companion)) => code(M::give_up(&call, companion)),
-        _ => {
-            let result = by_tcp!(call, shutdown(socket, how));
-            // The state is loaded after TCP's own call, see `StreamCall::ordered_state`.
-            if let Some(companion) = call.companion() {
-                M::look_at_listener(&call, companion);
+    loop {
+        match served(&call) {
+            (Backend::Companion, Some(companion)) => {
+                return code(M::Protocol::shutdown(&call.on(companion), halves));
             }
-            result
+            (Backend::Pending, Some(companion)) => {
+                if let Some(result) = M::give_up(&call, companion) {
+                    return code(result);
+                }
+            }
+            _ => {
+                let result = by_tcp!(call, shutdown(socket, how));
+                // The state is loaded after TCP's own call, see `StreamCall::ordered_state`.
+                if let Some(companion) = call.companion() {
+                    M::look_at_listener(&call, companion);
+                }
+                return result;
+            }
         }
     }
 }

@@ -9,6 +9,7 @@
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use io_uring::{opcode, types::Fd};
+use nix::sys::resource::{setrlimit, Resource};
 
 use guest::address::internet;
 use guest::asleep::asleep;
@@ -32,6 +33,7 @@ scenarios! {
     direct mapped_connect_that_waits_for_a_host_is_interrupted = interrupted;
     direct mapped_connect_that_waits_for_a_host_ends_as_tcp_does = ends_alike;
     direct mapped_socket_closed_while_it_waits_for_a_host_leaves_nothing = closed;
+    direct mapped_wait_for_a_host_ends_without_a_further_call = abandoned;
     direct mapped_connect_ends_when_the_device_goes_while_it_waits = device_goes;
     direct mapped_connect_without_a_wait_is_tcps = no_wait;
     direct mapped_refusal_counts_only_where_tcp_connects = refusals;
@@ -371,6 +373,8 @@ fn trace(lab: &Lab, kind: (i32, i32)) -> Result<Vec<String>> {
     see("getpeername", client.peer_name().map(drop));
     see("send", client.send(b"x", libc::MSG_NOSIGNAL).map(drop));
     see("receive", client.receive(&mut [0], 0).map(drop));
+    let urgent = client.receive(&mut [0], libc::MSG_OOB);
+    see("receive urgent data", urgent.map(drop));
     let events = client.poll(libc::POLLIN | libc::POLLOUT, Duration::ZERO)?;
     let error = client.pending_error()?;
     see(&format!("events {events:#x}, SO_ERROR {error}"), Ok(()));
@@ -423,6 +427,22 @@ fn closed(lab: &Lab) -> Outcome {
     wire.send(&answer(lab, NOBODY, asked(&wire)?))?;
     lab.a.await_counter("EdpInAnswers", 1)?;
     counted(lab, &[("EspActiveOpens", 0)])
+}
+
+/// A program that begins to connect and then makes no call keeps nobody else from waiting.
+fn abandoned(lab: &Lab) -> Outcome {
+    /// More sockets than may wait at once in a namespace.
+    const ATTEMPTS: usize = 1100;
+    setrlimit(Resource::RLIMIT_NOFILE, 4096, 4096)?;
+    addresses(lab)?;
+    // Nobody answers for this address, so an attempt waits for 1.5 seconds.
+    let attempts = (0..ATTEMPTS).map(|_| attempt(lab, 77, 816));
+    let _left_alone = attempts.collect::<Result<Vec<_>>>()?;
+    let before = lab.a.counter("MappedWaits")?;
+    eventually("another attempt waits", || {
+        let _begun = attempt(lab, 77, 816)?;
+        Ok(lab.a.counter("MappedWaits")? > before)
+    })
 }
 
 fn device_goes(lab: &Lab) -> Outcome {
