@@ -18,6 +18,7 @@ use crate::misuses;
 use crate::programs;
 use crate::python;
 use crate::scenarios;
+use crate::stack;
 use crate::step;
 
 /// Runs all tests; a part that cannot run counts as failed.
@@ -42,6 +43,7 @@ pub fn run(layout: &Layout) -> Result<Total> {
     module.take("build", built);
     if module_is_there {
         modinfo(layout, &mut module);
+        module.take("stack frames", stack::check(&layout.module()));
     }
     parts.push(module);
     if !module_is_there {

@@ -36,6 +36,7 @@ mod scenarios;
 mod shared;
 mod shell;
 mod shell_walk;
+mod stack;
 mod step;
 
 use std::path::PathBuf;
