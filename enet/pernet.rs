@@ -83,7 +83,7 @@ impl NetState {
             esp_connections: Map::new()?,
             esp_listeners: Table::new(LISTENER_BITS)?,
             mapped_listeners: Table::new(LISTENER_BITS)?,
-            mapped_refusals: Refusals::new(),
+            mapped_refusals: Refusals::new()?,
             mapped_rules: Rules::new()?,
             mapped_askers: Askers::new()?,
             mapped_connections: Connections::new()?,

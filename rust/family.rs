@@ -265,7 +265,6 @@ impl<'a> NewSocket<'a> {
         self,
         protocol: i32,
         shared: P::Shared,
-        state: P::State,
     ) -> Result<&'a Sock<P>> {
         if self.kern != 0 {
             // A kernel socket does not hold its namespace, which the rest of the module relies on.
@@ -284,7 +283,7 @@ impl<'a> NewSocket<'a> {
         unsafe {
             let sk = vtable.alloc(self.net, false)?;
             bindings::sock_init_data(self.socket, sk);
-            set_up::<P>(sk, protocol, shared, state);
+            set_up::<P>(sk, protocol, shared);
             if !records {
                 bindings::socket_support_zc(self.socket);
             }
@@ -303,14 +302,13 @@ pub(super) fn without_descriptor<P: Operations>(
     other: &RawSock,
     protocol: i32,
     shared: P::Shared,
-    state: P::State,
 ) -> Result<SockRef<P>> {
     // SAFETY: `other` holds the namespace. `sk` and its initial reference are ours. `set_up`
     // initialises the parts behind `sk` before anyone else has a reference.
     unsafe {
         let sk = P::vtable().alloc(bindings::sock_net(other.as_ptr()), false)?;
         bindings::sock_init_data(ptr::null_mut(), sk);
-        set_up::<P>(sk, protocol, shared, state);
+        set_up::<P>(sk, protocol, shared);
         Ok(SockRef::from_raw(sk))
     }
 }
@@ -320,12 +318,7 @@ pub(super) fn without_descriptor<P: Operations>(
 /// # Safety
 ///
 /// No one else has a reference to `sk`, and the table of `P` has allocated it.
-unsafe fn set_up<P: Operations>(
-    sk: *mut bindings::sock,
-    protocol: i32,
-    shared: P::Shared,
-    state: P::State,
-) {
+unsafe fn set_up<P: Operations>(sk: *mut bindings::sock, protocol: i32, shared: P::Shared) {
     // SAFETY: By the caller's promise, `sk` was allocated by the table of `P`, and no one else has
     // a reference to it.
     unsafe {
@@ -333,7 +326,7 @@ unsafe fn set_up<P: Operations>(
         // These flags are for the buffers that the core allocates in send calls.
         (*sk).sk_allocation = bindings::ENET_GFP_TASK;
         (*sk).sk_backlog_rcv = Some(backlog::<P>);
-        Sock::<P>::init(sk, shared, state);
+        Sock::<P>::init(sk, shared);
     }
 }
 

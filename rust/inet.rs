@@ -188,7 +188,6 @@ pub(crate) trait Streams: Sized + 'static {
 /// The parts that a companion is made of.
 pub(crate) struct Parts<M: Streams> {
     pub(crate) shared: <M::Protocol as Protocol>::Shared,
-    pub(crate) state: <M::Protocol as Protocol>::State,
     pub(crate) record: M::Record,
 }
 
@@ -267,12 +266,8 @@ impl<'a, M: Streams> StreamCall<'a, M> {
         if let Some(companion) = self.companion() {
             return Ok(companion);
         }
-        let Parts {
-            shared,
-            state,
-            record,
-        } = make()?;
-        let sock = without_descriptor::<M::Protocol>(self.sock(), protocol, shared, state)?;
+        let Parts { shared, record } = make()?;
+        let sock = without_descriptor::<M::Protocol>(self.sock(), protocol, shared)?;
         // A control group's rules apply to the descriptor's socket, whichever task connects or
         // listens.
         // SAFETY: The socket is new.

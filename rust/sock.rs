@@ -67,7 +67,7 @@ pub(crate) trait Protocol: Sized + 'static {
     /// Data read without the socket lock.
     type Shared: Send + Sync;
     /// Data guarded by the socket lock.
-    type State: Send;
+    type State: Default + Send;
     /// The value that each socket has in [`SockLists`](super::sock_list::SockLists), stored beside
     /// the socket's links.
     type Slot: Default + Send;
@@ -384,7 +384,7 @@ impl<P: Protocol> Sock<P> {
     /// # Safety
     ///
     /// `sk` is a new socket of `P` to which no one else has a reference.
-    pub(super) unsafe fn init(sk: *mut bindings::sock, shared: P::Shared, state: P::State) {
+    pub(super) unsafe fn init(sk: *mut bindings::sock, shared: P::Shared) {
         let this: *mut Self = sk.cast();
         // SAFETY: By the caller's promise, `sk` is exclusively ours and has the size of `Self`. Its
         // fields hold nothing that needs dropping.
@@ -400,7 +400,7 @@ impl<P: Protocol> Sock<P> {
             ptr::write(ptr::addr_of_mut!((*this).retired), AtomicBool::new(false));
             bindings::skb_queue_head_init(ptr::addr_of_mut!((*this).out_of_order).cast());
             ptr::write(ptr::addr_of_mut!((*this).shared), shared);
-            ptr::write(ptr::addr_of_mut!((*this).state), UnsafeCell::new(state));
+            ptr::write(ptr::addr_of_mut!((*this).state), UnsafeCell::default());
             (*sk).sk_destruct = Some(Self::destruct);
             bindings::sock_set_flag(sk, bindings::sock_flags_SOCK_RCU_FREE);
             if P::WAKES_WRITERS {

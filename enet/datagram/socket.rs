@@ -57,7 +57,7 @@ pub(crate) fn create(new: NewSocket<'_>, protocol: i32, always_in_place: bool) -
         always_in_place,
         ..Shared::default()
     };
-    let sock = new.attach::<Edp>(protocol, shared, None)?;
+    let sock = new.attach::<Edp>(protocol, shared)?;
     sock.start_flow();
     if always_in_place {
         sock.set_sends_in_place(true);

@@ -31,7 +31,7 @@ use crate::{
     statistics::Statistic,
     stream::{
         outcome::is_connecting,
-        sock::{key, Chosen, Esp, Shared, State},
+        sock::{key, Esp, Shared},
     },
 };
 use kernel::ffi::c_long;
@@ -132,7 +132,6 @@ fn attempt<M: Mapped>(
         .accompany(0, || {
             Ok(Parts {
                 shared: Shared::default(),
-                state: State::idle(Chosen::default()),
                 record: Record::new(false)?,
             })
         })

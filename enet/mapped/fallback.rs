@@ -5,6 +5,7 @@
 //!
 //! The table has a fixed size: a new destination replaces one with the same index.
 
+use crate::net::errno::prelude::*;
 use crate::{
     address::Address,
     net::{random::Secret, timer},
@@ -23,16 +24,24 @@ const TAG: u64 = (1 << 20) - 1;
 /// The destinations of a namespace.
 pub(crate) struct Refusals {
     secret: Secret,
-    places: [AtomicU64; PLACES],
+    places: KVec<AtomicU64>,
 }
 
 impl Refusals {
     /// Creates an empty table.
-    pub(crate) fn new() -> Self {
-        Refusals {
-            secret: Secret::new(),
-            places: [const { AtomicU64::new(0) }; PLACES],
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn new() -> Result<Self> {
+        let mut places = KVec::with_capacity(PLACES, GFP_KERNEL_ACCOUNT)?;
+        for _ in 0..PLACES {
+            places.push(AtomicU64::new(0), GFP_KERNEL_ACCOUNT)?;
         }
+        Ok(Refusals {
+            secret: Secret::new(),
+            places,
+        })
     }
 
     /// Returns the entry of a destination, and its tag.

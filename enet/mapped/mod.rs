@@ -33,7 +33,7 @@ use crate::{
     stream::{
         options,
         outcome::{is_connecting, tcp_state},
-        sock::{parts, tie, Chosen, Esp, FrontListener, Shared, State},
+        sock::{parts, tie, Esp, FrontListener, Shared},
         socket,
     },
     uapi::is_own_level,
@@ -116,7 +116,6 @@ impl Streams for Mapped {
         let made = call.accompany(0, || {
             Ok(Parts {
                 shared: Shared::of_companion(front),
-                state: State::idle(Chosen::default()),
                 record: Record::new(false)?,
             })
         });

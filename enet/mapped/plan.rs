@@ -230,7 +230,8 @@ impl Candidate {
         if device.is_none_or(|device| usable(device).is_err()) {
             return Err(Statistic::MappedTcpRoute);
         }
-        // An attempt waits for an answer once, even if the host's entry is replaced during the wait.
+        // An attempt waits for an answer once, even if another host's entry takes the place of the
+        // host's entry during the wait.
         let known = match deadlines.answer {
             0 => net_state.edp_peers.await_answer(&peer, self.patience),
             _ => net_state.edp_peers.look_up(&peer),

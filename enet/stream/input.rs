@@ -13,7 +13,7 @@ use super::{
     output::{self, push},
     receive::Promise,
     records,
-    sock::{key, parts, serve_by_timer, Connection, Esp, LockedEsp, Role, Shared, State},
+    sock::{key, parts, serve_by_timer, Connection, Esp, LockedEsp, Shared},
 };
 use crate::{
     address::{sender, Address},
@@ -610,6 +610,8 @@ fn client(peer: &Address) -> esp::cookie::Client {
 
 /// Creates the connection of a packet that answers a cookie, and passes the packet to it. Any other
 /// packet belongs to no connection.
+// Out of line, because each function that creates an engine needs over a kilobyte of stack for it.
+#[inline(never)]
 fn take_answer(
     esp: &mut LockedEsp<'_>,
     skb: Skb,
@@ -725,9 +727,10 @@ fn spawn(
     let chosen = esp.state.chosen;
     engine.set_user_timeout(chosen.user_timeout, net_state.sysctl.config());
     let shared = Shared::of_child(port, peer);
-    let mut child = NewChild::spawn(esp, shared, State::idle(chosen), softirq)
-        .ok_or_else(|| give_up(DropReason::NoMemory))?;
+    let mut child =
+        NewChild::spawn(esp, shared, softirq).ok_or_else(|| give_up(DropReason::NoMemory))?;
     let mut esp = child.locked();
+    esp.state.chosen = chosen;
     let sock = esp.sock();
     net_state.sysctl.limit_buffers(sock);
     device::begin(sock);
@@ -743,9 +746,10 @@ fn spawn(
     outcome::set_state(sock, TcpState::SynRecv);
     // The device's properties are read only here, because the connection is informed of changes
     // from now on.
-    let mut connection = Connection::new(sock, engine, device, waiting);
-    connection.life.set_parent(Parent::new(queue.clone()));
-    esp.state.role = Role::Connection(connection);
+    esp.state.begin(sock, engine, device, waiting);
+    if let Some(connection) = esp.state.connection() {
+        connection.life.set_parent(Parent::new(queue.clone()));
+    }
     sock.start_flow();
     if !queue.lock().put(sock) {
         // The listener has closed after it admitted the child.

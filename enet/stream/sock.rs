@@ -230,7 +230,7 @@ pub(crate) struct Connection {
 impl Connection {
     /// Creates the connection of `sock` with its `engine`, through `device`, whose ACK queue is
     /// `queue`.
-    pub(super) fn new(
+    fn new(
         sock: &Sock<Esp>,
         engine: esp::Connection,
         device: &Device,
@@ -316,8 +316,10 @@ impl Connection {
 }
 
 /// The role of a socket.
+#[derive(Default)]
 pub(super) enum Role {
     /// Neither listener nor connection.
+    #[default]
     Idle,
     /// A listener, with the queue of its children.
     Listener(SharedQueue<Esp>),
@@ -351,6 +353,7 @@ impl Chosen {
 }
 
 /// The part of a socket that the socket lock guards.
+#[derive(Default)]
 pub(crate) struct State {
     pub(super) role: Role,
     pub(super) chosen: Chosen,
@@ -362,14 +365,19 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// Creates the state of an idle socket.
-    pub(crate) fn idle(chosen: Chosen) -> Self {
-        State {
-            role: Role::Idle,
-            chosen,
-            mapped: None,
-            readers: 0,
-        }
+    /// Makes `sock`, which has this state, a connection with its `engine`, through `device`, whose
+    /// ACK queue is `queue`.
+    // Out of line: the new connection takes over a kilobyte of stack until it is in its place, and
+    // callers go on to send packets.
+    #[inline(never)]
+    pub(super) fn begin(
+        &mut self,
+        sock: &Sock<Esp>,
+        engine: esp::Connection,
+        device: &Device,
+        queue: ack_queue::Shared<Esp>,
+    ) {
+        self.role = Role::Connection(Connection::new(sock, engine, device, queue));
     }
 
     /// Returns the connection, if the socket is one.

@@ -10,10 +10,7 @@ use super::{
     output::push,
     records,
     send_queue::writable,
-    sock::{
-        key, parts, serve_by_timer, tie, Chosen, Connection, Deferred, Esp, LockedEsp, Role,
-        Shared, State,
-    },
+    sock::{key, parts, serve_by_timer, tie, Deferred, Esp, LockedEsp, Role, Shared, State},
     splice,
 };
 use crate::net::errno::prelude::*;
@@ -131,7 +128,7 @@ impl Offspring for Esp {
 
 /// Creates an ESP socket.
 pub(crate) fn create(new: NewSocket<'_>, protocol: i32) -> Result {
-    let sock = new.attach::<Esp>(protocol, Shared::default(), State::idle(Chosen::default()))?;
+    let sock = new.attach::<Esp>(protocol, Shared::default())?;
     NetState::of(sock.net()).sysctl.limit_buffers(sock);
     Ok(())
 }
@@ -247,9 +244,10 @@ impl Esp {
         engine.connect(Seq(random::u16()), now);
         // The device's properties are read only here, because the connection is informed of changes
         // from now on.
-        let mut connection = Connection::new(sock, engine, device, queue);
-        connection.mapped = mapped;
-        esp.state.role = Role::Connection(connection);
+        esp.state.begin(sock, engine, device, queue);
+        if let Some(connection) = esp.state.connection() {
+            connection.mapped = mapped;
+        }
         if sums {
             device::sum(esp, now);
         }

@@ -191,6 +191,7 @@ impl Connection {
 
     /// Creates a listener's connection with the sender of `syn`: a SYN|ACK with the random number
     /// `isn` is due.
+    #[inline(never)]
     pub fn accept(local_port: u16, syn: &Header, isn: Seq, config: Config, now: Nanos) -> Self {
         let mut connection = Self::new(local_port, syn.src, config);
         connection.sender = Sender::new(isn);
@@ -246,6 +247,7 @@ impl Connection {
     /// Creates a listener's connection once a packet has answered its SYN|ACK, if the listener kept
     /// no state of the SYN: see [`cookie`](super::cookie). `syn` stands for that SYN. After this
     /// call, pass in the packet that answered.
+    #[inline(never)]
     pub fn accept_forgotten(
         local_port: u16,
         syn: &Header,

@@ -17,11 +17,11 @@ pub(crate) struct NewChild<P: Protocol> {
 }
 
 impl<P: Protocol> NewChild<P> {
-    /// Creates a child that copies the listener's options and has its own `shared` and `state`.
+    /// Creates a child that copies the listener's options and has its own `shared` and a new
+    /// state.
     pub(crate) fn spawn(
         listener: &mut Locked<'_, P>,
         shared: P::Shared,
-        state: P::State,
         _softirq: Softirq<'_>,
     ) -> Option<Self> {
         let listener = listener.sock().as_ptr();
@@ -32,7 +32,7 @@ impl<P: Protocol> NewChild<P> {
         // the listener. The listener still owns everything to which the copied parts refer, so
         // `init` overwrites these parts without dropping them. The child is in no table.
         unsafe {
-            Sock::<P>::init(sk, shared, state);
+            Sock::<P>::init(sk, shared);
             (*sk).sk_ack_backlog = 0;
             (*sk).sk_max_ack_backlog = 0;
             (*sk).sk_shutdown = 0;
