@@ -21,8 +21,8 @@ use crate::signals::Signals;
 /// Exit status when a signal ended the run, the same as a shell's for SIGINT.
 pub const INTERRUPTED: u8 = 130;
 
-/// Runs `measure`, which measures this many sizes, and prints its report in `format`. Returns the exit
-/// status of the process, 1 if a transport has failed.
+/// Runs `measure`, which measures this many sizes, and prints its report in `format`. Returns the
+/// exit status of the process, 1 if a transport has failed.
 ///
 /// # Errors
 ///

@@ -69,8 +69,8 @@ pub fn attach(socket: &Socket, program: &[Instruction]) -> Result<()> {
     attach_as(socket, libc::SO_ATTACH_FILTER, program)
 }
 
-/// Attaches a classic program that passes only frames with the VLAN tag `tag`, which is the priority
-/// and the number of the VLAN.
+/// Attaches a classic program that passes only frames with the VLAN tag `tag`, which is the
+/// priority and the number of the VLAN.
 ///
 /// # Errors
 /// The call's errno.

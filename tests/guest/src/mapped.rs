@@ -99,8 +99,8 @@ pub fn dial(host: &Host, kind: (i32, i32), port: u16) -> Result<Socket> {
     Ok(client)
 }
 
-/// Returns a connection from `a` to a listener of `b`: the client, and the accepted socket. If `kind`
-/// is [`MAPPED`], ESP carries it, otherwise TCP.
+/// Returns a connection from `a` to a listener of `b`: the client, and the accepted socket. If
+/// `kind` is [`MAPPED`], ESP carries it, otherwise TCP.
 ///
 /// # Errors
 /// When a call fails, or the wrong protocol carries the connection.
