@@ -71,13 +71,13 @@ fn wrong_family(lab: &Lab) -> Outcome {
             &format!("family {family}"),
         )?;
     }
-    // The comparisons with TCP and UDP cover binding without an address. Connecting without an
-    // address is different for TCP and UDP, so it is tested here.
+    // `tests/parity` compares binding without an address with TCP and UDP, but not connecting without
+    // an address.
     for kind in KINDS {
         let socket = fresh(&lab.a, kind)?;
         refused(socket.connect_bytes(&[]), libc::EINVAL, "no address")?;
     }
-    // Programs of 2006 leave the address length zero.
+    // Programs written for the implementation of 2006 set the address length to zero.
     let receiver = lab.b.edp_bound(81)?;
     let mut name = lab.a.to(&lab.b, 81).to_bytes();
     name[8] = 0;
@@ -200,8 +200,8 @@ fn unknown_options(lab: &Lab) -> Outcome {
     still_useful(lab)
 }
 
-/// Types and protocols that other families support. The comparisons with TCP and UDP cover types
-/// and protocols that no family supports.
+/// Socket types and protocols that other families support. `tests/parity` covers those that no
+/// family supports.
 fn unsupported() -> Outcome {
     for (kind, protocol, errno) in [
         (libc::SOCK_DGRAM, 2, libc::EPROTONOSUPPORT),

@@ -12,7 +12,7 @@ scenarios! {
     direct poll_of_datagrams_polls_the_device = |lab| polls(lab, &datagrams(lab)?, poll);
 }
 
-/// The time for which a reader polls, in microseconds. The other side takes less time to send.
+/// How long a reader polls, in microseconds. The other side sends within this time.
 const LONG: i32 = 50_000;
 /// The largest number of round trips.
 const ROUNDS: usize = 2000;

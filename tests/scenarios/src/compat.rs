@@ -151,11 +151,12 @@ fn times(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// The filter's program is behind a pointer, which has 4 bytes in a 32-bit program.
+/// The value of `SO_ATTACH_FILTER` contains a pointer to the filter's program. The pointer has 4
+/// bytes in a 32-bit program.
 fn filter(lab: &Lab) -> Outcome {
     let mut room = Room::new()?;
     let (a, b) = lab.edp_pair(622)?;
-    // BPF_RET | BPF_K: EDP's header and two bytes of payload
+    // BPF_RET | BPF_K: keep EDP's header and two bytes of payload.
     room.attach_filter(&b, &[(0x06, [0, 0], 8)])?;
     a.send(b"long", 0)?;
     await_events(&b, libc::POLLIN)?;
@@ -339,7 +340,8 @@ fn mapped(lab: &Lab) -> Outcome {
     let (server, _) = listening.accept(0)?;
     same(lab.a.counter("MappedActiveOpens")?, 1, "ESP's connections")?;
     let mut but = TIMES.map(|name| (libc::SOL_SOCKET, name)).to_vec();
-    // the values of these options change from call to call, or the call does more than read a value
+    // Left out because the values of these options change from call to call, or because the call
+    // does more than read a value.
     for name in [libc::TCP_INFO, libc::TCP_TIMESTAMP, 35] {
         but.push((libc::SOL_TCP, name));
     }

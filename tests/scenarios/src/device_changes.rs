@@ -174,7 +174,7 @@ fn all_blocked(calls: &[Blocking<'_>], meanwhile: impl FnOnce() -> Outcome) -> O
     })
 }
 
-/// Sockets of host `a`, whose device is removed.
+/// Sockets of host `a`. The scenario removes their device.
 struct Doomed {
     /// Four streams: one that is read, one that is written to, one that is polled, and an idle one.
     streams: [(Socket, Socket); 4],
@@ -295,7 +295,7 @@ fn removed(lab: &Lab) -> Outcome {
     let mut got = [0; 16];
     gone(late.receive(&mut got, 0), "recv by what waited")?;
     gone(waiting.accept(0), "accept behind it")?;
-    // The cable's other end was removed too.
+    // The removal of one end of a veth pair has removed the other host's end too.
     gone(readers_peer.receive(&mut got, 0), "the other host's recv")
 }
 
@@ -370,8 +370,8 @@ fn retyped() -> Outcome {
     gone(host.edp()?.bind(&bond.here(833)), "bind anew")
 }
 
-/// The queue of one device fills the socket's send buffer. A call that waits for room, to send by a
-/// second device, does not block the removal of the second device.
+/// Packets in the queue of one device fill the socket's send buffer. A call that waits for room in
+/// the buffer, to send by a second device, does not block the removal of the second device.
 fn waiting_sender(lab: &Lab) -> Outcome {
     let host = &lab.a;
     host.namespace

@@ -16,7 +16,8 @@ scenarios! {
 }
 
 /// The kernel repeats the unregister notification every second while there is a reference to the
-/// device. Here a `write` whose data are missing holds the reference.
+/// device. Here a `write` to the tap device holds the reference, because the page with its data is
+/// withheld.
 fn repeated(lab: &Lab) -> Outcome {
     let host = &lab.a;
     let tap = Tun::create(&host.namespace, "tap0", Carries::Frames)?;
@@ -94,11 +95,11 @@ fn change(host: &Host, name: &str) -> Result<Duration> {
     times.into_iter().min().context("no changes")
 }
 
-/// Containers start and stop on hosts with many connections, and each container adds and removes
-/// devices.
+/// A change of one device must not cost more if other devices have many connections, because each
+/// container that starts or stops adds or removes devices.
 fn unrelated(lab: &Lab) -> Outcome {
-    /// This is longer than the variation between runs, and shorter than the time that a look at
-    /// every connection would take.
+    /// This is longer than the variation between runs, and shorter than a walk over all
+    /// connections.
     const MARGIN: Duration = Duration::from_micros(20);
     let host = &lab.a;
     host.namespace

@@ -139,8 +139,8 @@ fn vlan_header(lab: &Lab) -> Outcome {
     transfer_both_ways(&client, &server, LOAD)
 }
 
-/// A bond needs more headroom after it got a port with a longer header. Buffers that were allocated
-/// earlier have too little headroom.
+/// After a bond has got a port with a longer header, it needs more headroom. Buffers that were
+/// allocated before have too little headroom.
 fn longer_headers(lab: &Lab) -> Outcome {
     lab.b.namespace.ip("link add link eth0 name tagged address 02:00:00:00:00:32 type macvlan mode bridge\nlink set tagged up\n")?;
     lab.a.namespace.ip(

@@ -76,7 +76,7 @@ fn sockets_live_on() -> Outcome {
     drop(listener);
     drop(b);
     exchange(&client, &server)?;
-    // A closed stream with unacknowledged data is still a socket.
+    // A closed stream with unacknowledged data still keeps its namespace alive.
     client.send_all(&[7; 3000])?;
     let mut got = server.receive_all(3000)?;
     drop(server);

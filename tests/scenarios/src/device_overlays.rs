@@ -88,7 +88,8 @@ fn queued(lab: &Lab) -> Outcome {
 
 /// Returns the number of frames that a port has sent.
 fn sent(host: &Netns, port: &str) -> Result<u64> {
-    // Behind the name there are eight receive counters and the number of bytes sent.
+    // In a line of `/proc/net/dev`, eight receive counters and the number of bytes sent come
+    // between the name and the number of frames sent.
     const FRAMES: usize = 9;
     let text = host.proc_net("dev")?;
     let mut lines = text.lines().filter_map(|line| line.trim().split_once(':'));
@@ -98,7 +99,7 @@ fn sent(host: &Netns, port: &str) -> Result<u64> {
     Ok(frames.context("a short line")?.parse()?)
 }
 
-/// Returns the aggregator of a port, once the partner has joined it.
+/// Returns the aggregator of `port`, or `None` until the link partner uses the port.
 fn aggregator(host: &Netns, port: &str) -> Result<Option<String>> {
     let text = host.run("ip", &["-details", "link", "show", port])?;
     let words: Vec<_> = text.split_whitespace().collect();

@@ -148,8 +148,8 @@ fn forgeries(lab: &Lab, nonce: [u8; 4]) -> [Vec<u8>; 6] {
     [
         to_a(lab, &answer(nonce.map(|byte| !byte), SMALL)),
         ethernet(lab.a.mac, lab.b.mac, ETH_P_EDP, &right),
-        // Answers that end within the nonce: by the frame's length, and by the header's length
-        // field.
+        // Two answers that end within the nonce: one whose frame is too short, and one whose length
+        // field is too small.
         to_a(lab, &right[..EDP_HEADER + 4]),
         to_a(lab, &edp(0, 0, 4, &payload[..4])),
         // From a socket's port.
@@ -197,8 +197,8 @@ fn false_answers(lab: &Lab) -> Outcome {
     same(lab.a.counter("EdpOutQueries")?, 1, "queries that left")
 }
 
-/// A peer with an older version answers no query. It gets one query, and datagrams as large as this
-/// host's device carries.
+/// A peer with an older version answers no query. The host sends it one query, and then datagrams
+/// as large as the host's own device carries.
 fn silent_peer(lab: &Lab) -> Outcome {
     lab.set_mtu(9000)?;
     let socket = lab.a.edp_bound(702)?;
@@ -223,8 +223,8 @@ fn silent_peer(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// Sends a datagram that is too large for the peer's device. A veth pair reports that to the sender
-/// (`ENOBUFS`), other devices do not.
+/// Sends a datagram that is too large for the peer's device. A veth pair reports the loss to the
+/// sender (`ENOBUFS`); other devices do not.
 fn send_in_vain(socket: &Socket, to: &Address) -> Outcome {
     match socket.send_to(&[1; 5000], 0, to) {
         Err(error) if error.raw_os_error() != Some(libc::ENOBUFS) => {
@@ -277,7 +277,7 @@ fn unequal_mtus(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// Namespaces do not share the limits of a peer that they have learned.
+/// Each namespace learns a peer's limits by a query of its own.
 fn namespaces(lab: &Lab) -> Outcome {
     lab.a.set_mtu(9000)?;
     let peer = lab.a.to(&lab.b, 706);

@@ -142,7 +142,8 @@ scenarios! {
 
 const PORT: u16 = 880;
 
-/// Two loads: a call of the first fills several packets, and a call of the second fits one packet.
+/// Two loads. Each send call of the first load fills several packets, and each of the second fits
+/// one packet.
 const LOADS: [Load; 2] = [Load::of(1 << 20, 40_000, 880), Load::of(1 << 18, 700, 881)];
 
 /// Returns `lines` for the host with the number `own`, whose peer has the number `other`.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! `enet run`, which maps the sockets of unchanged programs. Also the rules that decide whether ESP
+//! `enet run`, which maps the sockets of unchanged programs, and the rules that decide whether ESP
 //! may carry a connection.
 
 use std::path::Path;
@@ -99,7 +99,8 @@ fn by_bpf(lab: &Lab) -> Outcome {
     exchange(&client, &server)
 }
 
-/// This command mounts a `/sys` of its own without control groups, like `ip netns exec`.
+/// `enet run` also works where `/sys` has no control groups, because a command such as `ip netns
+/// exec` has mounted a `/sys` of its own.
 fn hidden(_lab: &Lab) -> Outcome {
     if !Path::new(TYPES).exists() {
         note("this kernel has no BTF");
@@ -163,7 +164,7 @@ fn policy(lab: &Lab) -> Outcome {
     connect(false)?;
     ensure!(lab.a.counter("MappedTcpPolicy")? == 1);
     rule(lab, false, "flush 0\n")??;
-    // A rule of a control group that no socket here belongs to.
+    // This rule applies to a control group that no socket here belongs to.
     rule(lab, false, "deny 0.0.0.0/0 0-65535 4711")??;
     connect(true)?;
     // The server's rules refuse the client, which falls back to TCP.

@@ -80,8 +80,7 @@ fn ping_complains(host: &Host, target: &str, code: i32, words: &[&str]) -> Outco
 
 /// Gives the hosts IP addresses, and lets them find each other by ARP.
 ///
-/// # Errors
-/// When the kernel refuses it.
+/// # Errors When the kernel refuses an address.
 pub fn give_addresses(lab: &Lab) -> Outcome {
     for (host, number) in [(&lab.a, 1), (&lab.b, 2)] {
         host.namespace
@@ -448,7 +447,7 @@ fn no_module_there(lab: &Lab) -> Outcome {
     let check = ["lsmod | grep enet", "enet stats --all"];
     let there = ["10.0.0.2", "is there", "answers ARP"];
     ping_complains(&lab.a, "10.0.0.2", 1, &[&there[..], &check].concat())?;
-    // The neighbour table has the IP address of the Ethernet address now.
+    // By now the neighbour table has an IP address for this Ethernet address.
     let target = format!("{}%{DEVICE}", print_mac(lab.b.mac));
     ping_complains(&lab.a, &target, 1, &[&there[..], &check].concat())?;
     // No IP address is known for this Ethernet address.

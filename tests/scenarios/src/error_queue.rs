@@ -59,7 +59,7 @@ pub fn want_reports(socket: &Socket) -> Result<()> {
         .context("SO_TXTIME")
 }
 
-/// Takes a report. Returns the length of the frame that it is about.
+/// Takes a report, and returns the length of the reported frame.
 fn take(socket: &Socket) -> Result<usize> {
     let flags = libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT;
     let (length, flags, control) = receive_with_control(socket, flags, ROOM)?;

@@ -67,8 +67,8 @@ fn socat_between(from: &Host, to: &Host) -> Outcome {
     pipe_through((to, socat(&[&listen, "STDOUT"])), sender, 64 * MIB)
 }
 
-/// Returns the sender's command without `-d`. The sender's standard error is not read while it
-/// works, so its log must stay short.
+/// Returns the sender's command without `-d`. The sender must log little, because nothing reads its
+/// standard error while it runs.
 fn quiet(command: Command) -> Command {
     let mut same = Command::new(command.get_program());
     same.args(command.get_args().filter(|argument| *argument != "-d"));

@@ -138,7 +138,7 @@ fn low_water(lab: &Lab) -> Outcome {
             let length = server.receive(&mut bytes, libc::MSG_DONTWAIT)?;
             got.extend_from_slice(&bytes[..length]);
             if message.len() - got.len() < 8 << 10 {
-                // The rest does not reach the low-water mark.
+                // The last bytes are fewer than the low-water mark.
                 server.set_so(libc::SO_RCVLOWAT, 1)?;
             }
         }

@@ -33,8 +33,8 @@ fn ask(socket: &Socket, sums: bool) -> Outcome {
     Ok(socket.set_int_option(SOL_EP, ESP_SO_CHECKSUM, sums.into())?)
 }
 
-/// Returns a connection to `port` of host `b`. `asks` says which end asks for checksums; `None`
-/// leaves the default.
+/// Returns a connection to `port` of host `b`. `asks` says for each end whether it asks for
+/// checksums; `None` leaves the default.
 fn pair(lab: &Lab, port: u16, asks: [Option<bool>; 2]) -> Result<[Socket; 2]> {
     let listener = lab.b.esp_listener(port, 1)?;
     let client = lab.a.esp()?;
@@ -117,8 +117,8 @@ fn heard(ear: &PacketSocket) -> Vec<Vec<u8>> {
     frames
 }
 
-/// Checks packets cut from runs, with and without scatter-gather, packets sent one by one, and
-/// packets without payload.
+/// Checks packets that are cut from runs (several packets in one buffer), with and without
+/// scatter-gather, packets that are sent one by one, and packets without payload.
 fn every_packet(lab: &Lab) -> Outcome {
     let features: [&[&str]; 3] = [
         &[],
@@ -140,8 +140,8 @@ fn every_packet(lab: &Lab) -> Outcome {
         lab.await_no_sockets()?;
         let mut flags = 0;
         let mut full = 0;
-        // Packets have the same mask until the sequence numbers of a side wrap, which happens at
-        // most once in each transfer.
+        // The checksums of a connection have the same mask (a value that is added to them) until a
+        // side's sequence numbers wrap, which happens at most once in each transfer.
         let mut first = BTreeMap::new();
         let mut masks = BTreeMap::new();
         for frame in heard(&ear) {
@@ -202,7 +202,7 @@ fn joined(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// The scenario forges frames of the client. The server accepts only the frame with a right
+/// The scenario forges frames of the client. The server accepts only the frame with the correct
 /// checksum.
 fn wrong_or_missing(lab: &Lab) -> Outcome {
     send_single_packets(&lab.a.namespace)?;

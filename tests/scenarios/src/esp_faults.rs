@@ -73,8 +73,8 @@ fn terrible_wire(lab: &Lab) -> Outcome {
     result
 }
 
-/// Uses the kernel's netem instead of the relay. It is not set to damage frames, because no frame
-/// check would discard them.
+/// Uses the kernel's netem instead of the relay. netem does not damage frames here, because no
+/// frame check would discard the damaged ones.
 fn netem(lab: &Lab) -> Outcome {
     lab.netem(&["limit", "10000", "loss", "5%", "duplicate", "1%"])?;
     let (client, server) = lab.esp_pair(403)?;
@@ -82,7 +82,7 @@ fn netem(lab: &Lab) -> Outcome {
     transfer_both_ways(&client, &server, load)
 }
 
-/// Handshakes and closes meet the faults too, not only data.
+/// The wire also loses and damages the packets that open and close connections.
 fn connections_on_bad_wire(lab: &Lab) -> Outcome {
     let listener = lab.b.esp_listener(404, 16)?;
     lab.relay().set_faults(Faults {
@@ -158,8 +158,8 @@ fn interruption(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// Damaged frames reach the module. Bytes may change and the connection may break, without harm to
-/// the kernel or to other connections.
+/// Damaged frames reach the module. The stream's bytes may change and its connection may break, but
+/// the kernel and other connections must come to no harm.
 fn damage(lab: &Lab) -> Outcome {
     let clean_listener = lab.b.esp_listener(407, 4)?;
     let (client, server) = lab.esp_pair(406)?;

@@ -11,8 +11,8 @@ scenarios! {
     direct esp_restarted_client_connects_again = restarted;
 }
 
-/// Sends `host` a reset that answers `last`, a packet of this host. The reset is forged in the name
-/// of `peer`, which keeps its end of the connection.
+/// Makes `host` forget a connection whose other end `peer` keeps. Sends `host` a reset that is
+/// forged in the name of `peer` and answers `last`, a packet of `host`.
 fn forget(wire: &PacketSocket, peer: &Host, host: &Host, last: &EspHeader) -> Result<()> {
     let reset = EspHeader {
         sequence: last.acknowledgement,
@@ -33,8 +33,8 @@ fn overheard(wire: &PacketSocket, wanted: impl Fn(&EspHeader) -> bool) -> Result
     EspHeader::of_frame(&frame).context("a frame without header")
 }
 
-/// Data and a FIN reach a host that has forgotten the connection. The sender gets an error, and no
-/// clean end.
+/// Data and a FIN reach a host that has forgotten the connection. The sender gets an error instead
+/// of a clean end.
 fn lost_data(lab: &Lab) -> Outcome {
     let wire = lab.a.packets(ETH_P_ESP)?;
     let (client, server) = lab.esp_pair(640)?;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Windows that receivers grant: a sender uses them, a receiver grants them, and a fixed window
-//! disables grants.
+//! Windows that receivers grant. A sender uses granted windows, and a receiver grants windows,
+//! unless the host's window is set to a fixed value.
 
 use guest::lab::ESP_MSS;
 use guest::prelude::*;
@@ -70,8 +70,8 @@ fn fixed(lab: &Lab) -> Outcome {
     station.reset()
 }
 
-/// Returns the grants that arrived since the last call: for each, the number of unscheduled packets
-/// and the window.
+/// Returns the grants that arrived since the last call. Each has a number of unscheduled packets
+/// (packets that may be sent before a window is granted) and a window.
 fn grants(wire: &PacketSocket) -> Result<Vec<[u8; 2]>> {
     wire.socket().set_nonblocking(true)?;
     let (mut grants, mut frame) = (Vec::new(), [0; 2048]);
@@ -85,7 +85,7 @@ fn grants(wire: &PacketSocket) -> Result<Vec<[u8; 2]>> {
     Ok(grants)
 }
 
-/// Buffers grow with the window that the rate needs, unless their sizes are set.
+/// A buffer grows to the window that the transfer's rate needs, unless the buffer's size is set.
 fn buffers(lab: &Lab) -> Outcome {
     const SEND: i32 = libc::SO_SNDBUF;
     const RECEIVE: i32 = libc::SO_RCVBUF;

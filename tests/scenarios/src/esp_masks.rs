@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Masks of ESP's checksums. Frames of an earlier wrap of the numbers, or of an earlier connection,
-//! are dropped. Packets keep their masks when they are merged into runs, cut out of runs, and
-//! forwarded.
+//! Masks, which are added to ESP's checksums. Connections between the same ports have different
+//! masks, and so have the wraps of one connection's sequence numbers. So frames of an earlier
+//! connection or wrap are dropped. Packets keep their masks when they are merged into runs (several
+//! packets in one buffer), cut out of runs, and forwarded.
 
 use super::esp_cookies::await_cookies;
 use guest::address::ESP_SO_CHECKSUM;
@@ -66,8 +67,8 @@ fn advance(at: &Host, from: &Socket, to: &Socket, number: u16) -> Outcome {
     Ok(())
 }
 
-/// Sends `frame` again, now that its sequence number is the next one. The receiver must drop the
-/// frame, and accept the packet that is sent after it.
+/// Sends the old `frame` again when the receiver expects its sequence number. The receiver must
+/// drop the frame, and accept the packet that is sent after it.
 fn repeat(lab: &Lab, frame: &[u8], client: &Socket, server: &Socket) -> Outcome {
     let before = lab.b.counter("EspInCsumErrors")?;
     lab.a.packets(ETH_P_ESP)?.send(frame)?;
@@ -108,8 +109,8 @@ fn earlier_connection(lab: &Lab) -> Outcome {
     transfer_both_ways(&client, &server, Load::SMALL)
 }
 
-/// Sequence numbers wrap in three cases: runs (several packets in one buffer) leave whole, the
-/// sender's device cuts runs, or the receiver's device merges packets into runs.
+/// Sequence numbers wrap during three transfers: runs (several packets in one buffer) arrive whole,
+/// the sender's device cuts runs, or the receiver's device merges packets into runs.
 fn runs_across_wraps(lab: &Lab) -> Outcome {
     lab.set_mtu(SMALL_MTU)?;
     // Numbers wrap after 65,536 packets: twice here, or once on a slow kernel.
@@ -167,8 +168,9 @@ fn forget(lab: &Lab, client: Socket) -> Outcome {
     Ok(())
 }
 
-/// A host that has forgotten a connection cannot know its masks. Its peer accepts its reset all the
-/// same, and a server accepts a new SYN from a client that has forgotten the old connection.
+/// A host that has forgotten a connection does not know the connection's masks. The peer still
+/// accepts a reset from that host. A server also accepts a new SYN from a client that has forgotten
+/// the old connection.
 fn forgotten(lab: &Lab) -> Outcome {
     let [client, server] = pair(lab, 958, 957)?;
     exchange(&client, &server)?;
@@ -188,8 +190,8 @@ fn forgotten(lab: &Lab) -> Outcome {
     exchange(&again, &other)
 }
 
-/// Returns the number of frames with several packets that `ear` has heard, and the number of all
-/// frames.
+/// Returns the number of frames with several packets that the packet socket `ear` has received, and
+/// the number of all frames.
 fn runs(ear: &PacketSocket) -> (u32, u32) {
     let (mut runs, mut frames) = (0, 0);
     let mut bytes = vec![0; 1 << 17];
@@ -250,8 +252,8 @@ fn bridge() -> Outcome {
     Ok(())
 }
 
-/// When the tunnel's headers are removed, the tunnel's validated checksum no longer counts as one
-/// of the packet's validated checksums.
+/// The outer checksum of a tunnel has been validated, too. When the tunnel's headers are removed,
+/// that checksum must no longer count among the packet's validated checksums.
 fn tunnel(lab: &Lab) -> Outcome {
     lab.give_ip_addresses()?;
     for (host, own, other) in [(&lab.a, 1, 2), (&lab.b, 2, 1)] {

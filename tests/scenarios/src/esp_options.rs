@@ -21,7 +21,7 @@ scenarios! {
     direct esp_second_implementation_connects_both_ways = second_implementation, within(290);
 }
 
-/// ESP in Python, written from docs/protocol.md.
+/// The path of an implementation of ESP in Python, written from docs/protocol.md.
 const SECOND: &str = "/usr/share/python/esp_second.py";
 
 /// Moves bytes one way, and then the other.
@@ -169,7 +169,7 @@ fn behind_a_cookie(lab: &Lab) -> Outcome {
     Ok(accepted.set_linger(Some(0))?)
 }
 
-/// Returns the options behind the header of the packet with `flags`.
+/// Waits for a packet with `flags`, and returns the options behind its header.
 fn told(wire: &PacketSocket, flags: u8) -> Result<Vec<u8>> {
     let frame = wire.wait_for(patience(), |frame| {
         EspHeader::of_frame(frame).is_some_and(|header| header.flags == flags)
@@ -212,8 +212,8 @@ fn on_the_wire(lab: &Lab) -> Outcome {
 }
 
 /// The receiver acknowledges every 32 packets, and the sender has announced a window of 8. Without
-/// the window's option, each connection would stall twice until the receiver probes. On a slow
-/// machine the receiver probes now and then.
+/// that announcement, each connection would stall twice until the receiver probes. On a slow
+/// machine the receiver may probe anyway, so fewer probes than connections are allowed.
 fn unequal_windows(lab: &Lab) -> Outcome {
     const CONNECTIONS: u16 = 20;
     let (here, there) = (Knobs(&lab.a.namespace), Knobs(&lab.b.namespace));
@@ -221,7 +221,7 @@ fn unequal_windows(lab: &Lab) -> Outcome {
     here.set("burst_length", 8)?;
     there.set("burst_length", 64)?;
     there.set("packets_to_ack", 32)?;
-    // This is long compared with the pauses of a busy machine.
+    // These times are long compared with the pauses of a busy machine.
     there.set("round_trip_time", 200_000)?;
     here.set("retransmission_time_min", 1_000_000)?;
     let probes = lab.b.counter("EspOutProbes")?;

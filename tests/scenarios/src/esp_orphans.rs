@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Orphans are connections whose descriptors are closed. Only the module's own limit counts them.
+//! Orphans are connections whose descriptors are closed. The module limits their memory, because no
+//! limit of the kernel does.
 
 use guest::meminfo::kib;
 use guest::prelude::*;
@@ -67,7 +68,7 @@ fn too_many(lab: &Lab, listener: &Socket, bytes: &[u8]) -> Result<(Vec<Socket>, 
     Ok((clients, least))
 }
 
-/// Waits until a closed socket may hold memory again. The memory of other closed sockets is
+/// Waits until the limit has room for one more closed socket. The memory of other closed sockets is
 /// released a while after their connections end.
 fn await_room(lab: &Lab, listener: &Socket, bytes: &[u8]) -> Outcome {
     eventually("room for what another closed socket holds", || {
@@ -85,7 +86,8 @@ fn shared(lab: &Lab) -> Outcome {
     let (clients, _) = too_many(lab, &listener, &bytes)?;
     let other = Lab::new(Wiring::Direct)?;
     let listener = other.b.esp_listener(PORT, 16)?;
-    // There may be room for a connection that holds fewer bytes than any connection before it.
+    // One of these connections may hold fewer bytes than any before it, and then the limit may have
+    // room for it.
     let more = (0..4)
         .map(|_| Ok(abandoned(&other, &listener, &bytes)?.0))
         .collect::<Result<Vec<_>>>()?;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Records of ESP (`SOCK_SEQPACKET`): one send is one receive, whatever happens on the way.
+//! Records of ESP (`SOCK_SEQPACKET`): each receive call returns the bytes of one send call,
+//! whatever happens on the way.
 
 use fastrand::Rng;
 use guest::socket::meminfo::RMEM_ALLOC;
@@ -106,8 +107,8 @@ fn as_sent(lab: &Lab) -> Outcome {
     converse(&pair(lab, 702)?, &records(2_000, 60_000, 3))
 }
 
-/// The first packet of each record has TXS and its last one TXF, though all records were queued at
-/// once.
+/// The first packet of each record has TXS and the last packet has TXF, though all records were
+/// queued at once.
 fn on_the_wire(lab: &Lab) -> Outcome {
     send_single_packets(&lab.a.namespace)?;
     let (client, server) = pair(lab, 703)?;

@@ -195,7 +195,7 @@ fn polled(lab: &Lab) -> Outcome {
 }
 
 /// A packet of a different host has the stream's next number, and follows a packet of the stream
-/// directly.
+/// directly. GRO must not merge the two.
 fn stranger(lab: &Lab) -> Outcome {
     let _polls = polling::in_a_thread(&lab.a)?;
     let (mut station, client) = Station::connect(lab, 405)?;

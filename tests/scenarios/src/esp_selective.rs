@@ -129,8 +129,8 @@ fn bounded(lab: &Lab) -> Outcome {
     same(charge(&socket)?, 0, "bytes charged")
 }
 
-/// When the peer resets a connection, or its descriptor is closed, the connection frees its kept
-/// packets. Otherwise the module would not unload at the lab's end.
+/// When the peer resets a connection, or the socket's descriptor is closed, the connection frees
+/// its kept packets. Otherwise the module would not unload at the lab's end.
 fn forgotten(lab: &Lab) -> Outcome {
     let (station, socket) = behind_a_hole(lab, 963, 40)?;
     station.send(flag::RST | flag::ACK, &[])?;

@@ -34,7 +34,7 @@ struct Waiting<'a> {
 
 impl<'a> Waiting<'a> {
     /// Sends until a packet with a single byte waits behind at least one other packet. The buffer
-    /// of this packet has room for a whole packet.
+    /// of the packet with a single byte has room for a full packet.
     fn new(lab: &'a Lab, port: u16) -> Result<Self> {
         let (client, server) = lab.esp_pair(port)?;
         let sent = Vec::new();
@@ -202,8 +202,8 @@ fn behind_in_place(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// The unmapped memory begins at the buffer's start, in its middle, or at its last byte. The bytes
-/// stay queued for the next call.
+/// The unmapped memory begins at the buffer's start, in its middle, or at its last byte. The
+/// receive call fails, and the bytes stay queued for the next call.
 fn bad_room(lab: &Lab) -> Outcome {
     let (client, server) = lab.esp_pair(1215)?;
     for length in AROUND {

@@ -35,7 +35,7 @@ const HOW: u32 = SOFTWARE | OPT_TSONLY | OPT_ID;
 /// The size of a message that takes many packets, in bytes.
 const MANY: usize = 60_000;
 
-/// Sends messages of many packets, each stamped, and takes the reports.
+/// Sends stamped messages of many packets each, and takes the reports.
 fn many(client: &Socket, server: &Socket) -> Outcome {
     set(client, STAGES | HOW)?;
     for round in 1..=3 {
@@ -248,7 +248,7 @@ fn records_by_uring(lab: &Lab) -> Outcome {
     eventually("an acknowledgement", || Ok(ask(&client, 1)? == 0))
 }
 
-/// Returns two mapped sockets with a connection of ESP. The client is of `family`.
+/// Returns two mapped sockets whose connection ESP carries. The client is of `family`.
 fn mapped_pair(lab: &Lab, family: i32, port: u16) -> Result<(Socket, Socket)> {
     let listener = listener(&lab.b, MAPPED, port, 4)?;
     let client = stream(&lab.a, family, IPPROTO_ENET)?;

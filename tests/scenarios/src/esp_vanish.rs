@@ -37,7 +37,8 @@ fn silent_host(lab: &Lab) -> Outcome {
     failed_with(&background, libc::ETIMEDOUT)
 }
 
-/// The option sets the timeout for a silent peer. Without the option the namespace's timeout holds.
+/// `ESP_SO_USER_TIMEOUT` sets the timeout for a silent peer. Without the option the namespace's
+/// timeout holds.
 fn user_timeout(lab: &Lab) -> Outcome {
     let get = |socket: &Socket| socket.int_option(SOL_EP, ESP_SO_USER_TIMEOUT);
     let set = |socket: &Socket, millis| socket.set_int_option(SOL_EP, ESP_SO_USER_TIMEOUT, millis);
@@ -79,7 +80,7 @@ fn user_timeout(lab: &Lab) -> Outcome {
         timed_out(name, socket.receive(&mut byte, 0))?;
     }
     let took = start.elapsed();
-    // The default is 15 s.
+    // The default timeout, 15 s, would take longer.
     let most = Duration::from_secs(10) * factor();
     ensure!(took < most, "after {took:?}");
     patient.set_nonblocking(true)?;
@@ -147,7 +148,7 @@ fn vanished(lab: &Lab) -> Outcome {
         let rest = [
             scope.spawn(|| send_in_vain("blocked send", &writer, message)),
             scope.spawn(|| {
-                // A request that is never answered: only the timers can detect the silence.
+                // The request is never answered, and only the timers can detect that.
                 asker.send_all(b"request")?;
                 timed_out("recv of an answer", asker.receive(&mut [0; 8], 0))
             }),

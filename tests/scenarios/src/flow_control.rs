@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Flow control driven by the receiver: turns in the ACK queue, silent senders, and sleeping
-//! readers.
+//! Flow control by the receiver: the ACK queue, which gives senders turns to send, silent senders,
+//! and sleeping readers.
 //!
 //! These scenarios run where the guest's clock counts instructions, so that they can check times,
 //! too.
@@ -38,8 +38,8 @@ const OVERRUNS: &str = "EspAckQueueOverrun";
 /// Sends one message of `total` bytes over each of `pairs`, all at the same time. Returns how long
 /// that takes.
 ///
-/// The messages are generated before the transfers and compared after them, so that the only
-/// processor works for the hosts alone during the transfers.
+/// The messages are generated before the transfers and compared after them, so that the guest's
+/// only processor does nothing else during the transfers.
 fn transfer_together(pairs: &[(Socket, Socket)], total: usize) -> Result<Duration> {
     let messages: Vec<_> = (0..pairs.len())
         .map(|seed| random(total, seed as u64))
@@ -106,8 +106,8 @@ fn many_senders() -> Outcome {
     switch.down()
 }
 
-/// A station that writes its own frames, and follows the protocol as far as needed. Its address
-/// belongs to no device, because the kernel would not know the connection of a device's address,
+/// A station that writes its own frames, and follows the protocol as far as needed. No device has
+/// the station's address. If a device had it, the kernel would not know the station's connection,
 /// and would reset it.
 struct HandMade {
     wire: PacketSocket,

@@ -33,7 +33,7 @@ const SIZE: usize = 64 << 10;
 /// The results of `recvmsg(2)`.
 #[derive(Clone, Debug, Default)]
 pub struct Message {
-    /// The bytes, of all pieces.
+    /// The received bytes of all pieces, joined.
     pub bytes: Vec<u8>,
     /// The sender's address.
     pub name: Vec<u8>,
@@ -90,7 +90,7 @@ impl Room {
         self.base as usize as u32 + begin as u32
     }
 
-    /// Puts 32-bit words.
+    /// Copies 32-bit words into the room and returns their address.
     fn put_words(&mut self, words: &[u32]) -> u32 {
         let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
         self.put(&bytes)
@@ -209,7 +209,8 @@ impl Room {
     /// The call's errno.
     pub fn ioctl(&mut self, socket: &Socket, request: u32, argument: &[u8]) -> Result<Vec<u8>> {
         let address = self.put(argument);
-        // The structure of a request is smaller than this, so the kernel overwrites nothing else.
+        // The structure of a request is smaller than these 256 bytes, so the kernel overwrites
+        // nothing else.
         self.put(&[0; 256]);
         // SAFETY: Behind the argument there is room for the structure of any request.
         unsafe { self.call(number::IOCTL, socket, [request, address, 0, 0]) }?;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
 //! Limits of GRO: packets of different VLANs or tunnels are not merged, although their ports,
-//! numbers and outer Ethernet addresses match.
+//! sequence numbers and outer Ethernet addresses match.
 
 use guest::frame::{ipv4, PacketSocket};
 use guest::prelude::*;
@@ -25,7 +25,7 @@ const LENGTH: usize = 100;
 
 /// The number of rounds, in each of which two packets follow each other. GRO holds a packet until
 /// the next tick of the kernel's clock. So in some rounds the first packet is delivered before the
-/// second one arrives.
+/// second one arrives, and such rounds prove nothing.
 const ROUNDS: u8 = 30;
 
 /// Two ways to a host over one wire: the devices `in0` and `in1`.
@@ -81,7 +81,7 @@ impl<'a> Wire<'a> {
     fn connect(lab: &'a Lab, ways: &'a Ways) -> Result<(Self, Socket)> {
         let namespace = &lab.a.namespace;
         let tap = Tun::create(namespace, "tap0", Carries::PolledFrames)?;
-        // GRO holds each packet for 20 ms, so that it can merge later packets with it.
+        // GRO holds each packet for 20 ms, so that later packets can be merged with it.
         namespace.within_sys(|sys| {
             let file = sys.join("class/net/tap0/gro_flush_timeout");
             fs::write(&file, "20000000\n").with_context(|| file.display().to_string())

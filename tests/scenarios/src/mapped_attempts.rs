@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The end of ESP's connection attempt for a mapped client, and what the program sees of it.
+//! The end of ESP's connection attempt for a mapped client (an `IPPROTO_ENET` socket, which ESP or
+//! TCP serves), and the results that the program gets.
 
 use std::os::fd::AsRawFd;
 

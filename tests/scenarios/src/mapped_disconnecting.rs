@@ -63,8 +63,7 @@ fn in_connect(lab: &Lab) -> Outcome {
 /// the socket.
 fn while_it_goes_to_tcp(lab: &Lab) -> Outcome {
     let rounds = 600 / factor() as u16;
-    /// The longest delay of the second call, in iterations of a loop. They take some 20
-    /// microseconds.
+    /// The longest delay of the second call, about 20 microseconds, in iterations of a loop.
     const LATE: u32 = 20_000;
     known(lab)?;
     let mut rng = 1_u32;

@@ -146,7 +146,7 @@ fn plain_server(lab: &Lab) -> Outcome {
         carried_by_tcp([&client, &server])?;
         ensure!(lab.a.counter("MappedTcpRefused")? == round);
     }
-    // The client's host remembers the refusal.
+    // The client's host remembers the refusal, so ESP makes only one attempt.
     ensure!(lab.a.counter("EspActiveOpens")? == 1);
     Ok(())
 }
@@ -232,7 +232,7 @@ fn accept_sleeps(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// Connects a non-blocking socket, waits for it by `poll`, and returns it.
+/// Connects a non-blocking socket, waits by `poll` until it is connected, and returns it.
 fn start_and_poll(lab: &Lab, port: u16) -> Result<Socket> {
     let client = stream(&lab.a, MAPPED.0, MAPPED.1)?;
     client.set_nonblocking(true)?;
@@ -387,8 +387,8 @@ fn stopped_listener(lab: &Lab) -> Outcome {
 }
 
 /// The queueing discipline `fq` reads `SO_MAX_PACING_RATE` from a frame's socket. That socket is
-/// the companion, ESP's socket behind the mapped one, and not the one on which the program has set
-/// the option.
+/// the companion (ESP's socket behind the mapped one), but the program sets the option on the
+/// mapped socket.
 fn pacing(lab: &Lab) -> Outcome {
     const RATE: i32 = 500_000;
     const BYTES: usize = 400_000;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The first connection of a mapped socket to a host: it waits until the host has answered a query,
-//! and until its Ethernet address is known, both for a bounded time.
+//! The first connection of a mapped socket to a host. `connect` waits, for a bounded time, until
+//! the host's Ethernet address is known and the host has answered a query.
 //!
-//! The station `NOBODY` stands for 10.0.0.99 in host a's neighbour table. It has no module: it
-//! answers a query only if the scenario does so for it.
+//! The station `NOBODY` stands for 10.0.0.99 in host a's neighbour table. The station has no
+//! module, so its answers to queries are sent by the scenario.
 
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
@@ -52,7 +52,7 @@ const HEADERS: usize = 14 + EDP_HEADER;
 /// The longest setting of `mapped_wait`, microseconds.
 const LONGEST: u32 = 100_000;
 
-/// A rule that names the silent station. A wait for it then takes up to a second.
+/// A rule that names the silent station. A connection to the station then waits up to a second.
 const NAMES_NOBODY: &str = "allow 10.0.0.99/32 0-65535 0\n";
 
 fn rule(host: &Host, line: &str) -> Outcome {
@@ -117,7 +117,7 @@ fn blocking(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// Removes what the hosts know of each other's Ethernet addresses.
+/// Deletes each host's neighbour entry for the other host.
 fn forget_neighbours(lab: &Lab) -> Outcome {
     for (host, other) in [(&lab.a, 2), (&lab.b, 1)] {
         (host.namespace).ip(&format!("neigh del 10.0.0.{other} dev {DEVICE}\n"))?;
@@ -132,7 +132,8 @@ fn resolves(lab: &Lab) -> Outcome {
     let client = dial(&lab.a, MAPPED, 801)?;
     accepted_by_esp(&listener, &client)?;
     counted(lab, &[("MappedWaits", 1), ("MappedTcpNeighbour", 0)])?;
-    // Nobody has this address. The error is that of TCP, which gives up later by itself.
+    // No host has this address. The mapped socket falls back to TCP after a while, and fails with
+    // TCP's error when TCP gives up.
     lab.a.tcp_tries(6)?;
     (lab.a.namespace).ip(&format!("neigh del 10.0.0.99 dev {DEVICE}\n"))?;
     for kind in [PLAIN, MAPPED] {
@@ -143,7 +144,8 @@ fn resolves(lab: &Lab) -> Outcome {
     counted(lab, &[("MappedWaits", 2), ("MappedTcpNeighbour", 1)])
 }
 
-/// The host gets its address after the first request for it, and answers the second one.
+/// The host gets its IP address after the first ARP request for the address, and answers the second
+/// request.
 fn late_neighbour(lab: &Lab) -> Outcome {
     addresses(lab)?;
     forget_neighbours(lab)?;
@@ -243,7 +245,8 @@ fn threads(lab: &Lab) -> Outcome {
     counted(lab, &[("EdpOutQueries", 1)])
 }
 
-/// Waits until host a has given up `count` connections whose host did not answer.
+/// Waits until host a has given `count` connections to TCP because their peer did not answer a
+/// query.
 fn await_unknown(lab: &Lab, clients: &[Socket], count: u32) -> Outcome {
     eventually("connections go to TCP", || {
         for client in clients {
@@ -258,11 +261,11 @@ fn silent_host(lab: &Lab) -> Outcome {
     let first = [attempt(lab, 99, 805)?];
     await_unknown(lab, &first, 1)?;
     counted(lab, &[("MappedWaits", 1), ("EdpOutQueries", 1)])?;
-    // These do not wait, and cause no query before that is due.
+    // Later attempts do not wait, and send no query before the next query is due.
     let _later = [attempt(lab, 99, 805)?, attempt(lab, 99, 806)?];
     counted(lab, &[("MappedTcpUnknown", 3), ("MappedWaits", 1)])?;
     counted(lab, &[("EdpOutQueries", 1)])?;
-    // The reason is shown.
+    // `/proc/net/enet_mapped` shows why TCP carries each connection.
     let reasons = lab.a.namespace.proc_net("enet_mapped")?;
     same(reasons.matches("unknown-peer").count(), 3, "reasons")?;
     // TCP's SYN has left.
@@ -275,7 +278,7 @@ fn named_host(lab: &Lab) -> Outcome {
     rule(&lab.a, NAMES_NOBODY)?;
     let mut clients = vec![attempt(lab, 99, 807)?];
     await_unknown(lab, &clients, 1)?;
-    // The host may be asked again after a second.
+    // The next query, and with it the next wait, is allowed after a second.
     eventually("a second wait", || {
         clients.push(attempt(lab, 99, 807)?);
         Ok(lab.a.counter("MappedWaits")? == 2)
@@ -347,7 +350,7 @@ fn interrupted(lab: &Lab) -> Outcome {
         note("the machine is too slow for the signal to come during the wait");
         return Ok(());
     }
-    // The attempt goes on.
+    // The interrupted attempt continues.
     client.set_nonblocking(true)?;
     refused(client.connect_bytes(&to), libc::EALREADY, "connect again")?;
     wire.send(&answer(lab, NOBODY, asked(&wire)?))?;
@@ -356,7 +359,8 @@ fn interrupted(lab: &Lab) -> Outcome {
     counted(lab, &[("EspActiveOpens", 1), ("MappedWaits", 1)])
 }
 
-/// What a program sees of a connection that does not come about, step by step.
+/// Returns the results of the calls, one after the other, that a program makes on a socket whose
+/// connection attempt fails.
 fn trace(lab: &Lab, kind: (i32, i32)) -> Result<Vec<String>> {
     let to = internet([10, 0, 0, 99], 811);
     let mut seen = Vec::new();
@@ -405,7 +409,7 @@ fn trace(lab: &Lab, kind: (i32, i32)) -> Result<Vec<String>> {
 fn ends_alike(lab: &Lab) -> Outcome {
     addresses(lab)?;
     Knobs(&lab.a.namespace).set("mapped_wait", LONGEST)?;
-    // A wait takes 1.5 seconds, and TCP does not connect for three.
+    // A mapped socket waits for 1.5 seconds, and TCP stays unconnected for three.
     (lab.a.namespace).ip(&format!("neigh del 10.0.0.99 dev {DEVICE}\n"))?;
     let plain = trace(lab, PLAIN)?;
     let mapped = trace(lab, MAPPED)?;
@@ -498,7 +502,7 @@ fn refusals(lab: &Lab) -> Outcome {
         let server = listener(&lab.b, MAPPED, port, 4)?;
         accepted_by_esp(&server, &connect()?)?;
         drop(server);
-        // A plain server refuses ESP alone, which is remembered.
+        // A plain server refuses only ESP, and the client's host remembers the refusal.
         let server = listener(&lab.b, PLAIN, port, 4)?;
         let before = lab.a.counter("EspActiveOpens")?;
         let clients = [connect()?, connect()?];

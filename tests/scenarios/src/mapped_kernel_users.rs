@@ -65,9 +65,10 @@ fn serve_blocks(socket: Socket) -> Result<usize> {
     }
 }
 
-/// Memory reclaim may run in the middle of another send of the same task, and write to the device.
-/// So a user in the kernel may mark its socket (`sk_use_task_frag`, `sk_allocation`). A marked
-/// socket must neither touch the page that the outer send fills, nor wait for reclaim.
+/// Memory reclaim may run in the middle of another send of the same task, and write to the block
+/// device. So a user in the kernel may mark its socket (`sk_use_task_frag`, `sk_allocation`). A
+/// send on a marked socket must neither touch the page that the outer send fills, nor wait for
+/// reclaim.
 fn block_device(lab: &Lab) -> Outcome {
     if !has("nbd")? {
         return Ok(());
@@ -87,7 +88,8 @@ fn block_device(lab: &Lab) -> Outcome {
         let mut file = fs::OpenOptions::new().append(true).open(&probes)?;
         file.write_all(line.as_bytes()).context("kprobe_events")
     };
-    // Ignored because the probe exists only if a killed scenario has left it behind.
+    // Ignored because the probe exists only if an earlier scenario was killed before it removed the
+    // probe.
     let _ = probe("-:scenario/task_page\n");
     probe("p:scenario/task_page skb_page_frag_refill\n")?;
     let (running, server_number) = (device()?, AtomicUsize::new(0));

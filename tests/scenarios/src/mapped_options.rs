@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
 //! Options of TCP and IP on mapped sockets. On a connection of ESP, some options are answered, and
-//! others make the socket fall back to TCP. Also tests addresses of another family.
+//! others make the socket fall back to TCP. Also tests `connect` with addresses of a different
+//! family.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -132,7 +133,7 @@ fn clients(lab: &Lab) -> Outcome {
     client.connect_bytes(&internet([10, 0, 0, 2], 803))?;
     let (server, _) = signed.accept(0)?;
     exchange(&client, &server)?;
-    // An option that sets a smaller segment size.
+    // This option sets a smaller segment size.
     let listener = listener(&lab.b, MAPPED, 804, 4)?;
     let client = stream(&lab.a, MAPPED.0, MAPPED.1)?;
     client.set_int_option(libc::IPPROTO_TCP, libc::TCP_MAXSEG, 500)?;
@@ -140,7 +141,7 @@ fn clients(lab: &Lab) -> Outcome {
     ensure!(!is_esp(&client), "TCP_MAXSEG is not honoured");
     let (server, _) = listener.accept(0)?;
     exchange(&client, &server)?;
-    // `TCP_REPAIR` restores a connection from an image, so no packet leaves.
+    // `TCP_REPAIR` restores a saved connection, so `connect` sends no packet.
     let client = stream(&lab.a, MAPPED.0, MAPPED.1)?;
     client.set_int_option(libc::IPPROTO_TCP, TCP_REPAIR, 1)?;
     client.connect_bytes(&internet([10, 0, 0, 2], 804))?;
@@ -294,8 +295,8 @@ fn unread(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// `IP_TOS` sets the socket's priority, even after the socket has connected. The VLAN device maps
-/// the priority to the tag's, which the scenario sees on the wire.
+/// `IP_TOS` sets the socket's priority, even after the socket has connected. The VLAN device writes
+/// a corresponding priority into the tag, which the scenario reads on the wire.
 fn tos(lab: &Lab) -> Outcome {
     for (host, number) in [(&lab.a, 1), (&lab.b, 2)] {
         (host.namespace).ip(&format!(

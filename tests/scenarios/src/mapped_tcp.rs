@@ -19,7 +19,7 @@ scenarios! {
 const TCP_ULP: (i32, i32) = (libc::IPPROTO_TCP, 31);
 const IPV6_ADDRFORM: i32 = 1;
 
-/// Gives both hosts IPv4 and IPv6 addresses, and leaves mapped sockets to TCP.
+/// Gives both hosts IPv4 and IPv6 addresses, and makes TCP carry the connections of mapped sockets.
 fn by_tcp(lab: &Lab) -> Outcome {
     addresses(lab)?;
     for host in [&lab.a, &lab.b] {
@@ -84,7 +84,7 @@ fn hold_the_module() -> Outcome {
     let lab = Lab::new(Wiring::Switched)?;
     by_tcp(&lab)?;
     for host in [&lab.a, &lab.b] {
-        // The switch passes frames on as they are, and nothing behind it completes TCP's checksums.
+        // The switch forwards frames unchanged, and no device behind it completes TCP's checksums.
         (host.namespace).run("ethtool", &["-K", DEVICE, "tx", "off"])?;
     }
     let mapped = (libc::AF_INET, IPPROTO_ENET);

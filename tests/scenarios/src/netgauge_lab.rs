@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
 //! netgauge with many participants: it builds labs, measures in them, and removes them however the
-//! run ends. Also tests how it reaches hosts by ssh, with another program in the place of ssh.
+//! run ends. Also tests how netgauge reaches hosts by ssh; a different program stands in for ssh.
 
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -113,7 +113,7 @@ fn picture() -> Outcome {
     ended(&output, 0)?;
     let table = text(&output.stdout);
     ensure_says(&table, &["lab: hosts h0 to h7", "clients", "median Mbit/s"])?;
-    // Each transport and number of clients has a line for each of two sizes.
+    // There is a line for each transport, each number of clients, and each of two sizes.
     for transport in ["esp", "tcp"] {
         for clients in [1, 2, 4, 7] {
             let lines = table.lines().filter(|line| {
@@ -163,7 +163,7 @@ fn patterns() -> Outcome {
 /// A run without root's rights, or without the address family, fails and leaves no lab behind.
 fn missing() -> Outcome {
     let directory = Directory::new()?;
-    // The number of a family without a module (AF_WANPIPE was never merged), and the number of
+    // The first family number has no module (AF_WANPIPE was never merged). The second is that of
     // AF_PACKET.
     for (family, remedy) in [(25, "modprobe enet"), (17, "--family")] {
         let line = format!("lab one-many -m esp --family {family} --no-plot");
@@ -179,7 +179,7 @@ fn missing() -> Outcome {
     nothing_left()
 }
 
-/// A run over ESP that does not end in the scenario's time.
+/// Arguments of a run over ESP that does not end in the scenario's time.
 const ENDLESS: &str = "lab all-to-all --hosts 4 -m esp -s 64K -c 2000000000 --give-up 30 --no-plot";
 
 /// Waits until there are connections in the lab.

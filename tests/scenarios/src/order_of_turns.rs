@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The order of turns in the receiver's ACK queue: short messages pass long ones, sockets with a
-//! priority come first, and hosts have equal shares.
+//! The order of turns: a receiver's ACK queue decides which sender may send next. Short messages
+//! pass long ones, sockets with a priority come first, and hosts have equal shares.
 //!
 //! These scenarios run where the guest's clock counts instructions, so that they can check times,
 //! too.
@@ -25,8 +25,8 @@ const MIB: usize = 1 << 20;
 /// The switch of `make incast`.
 const PORTS: &[&str] = &["--rate", "200mbit", "--buffer", "128k"];
 
-/// Receives to the end of a stream, and counts its bytes. Does not compare the bytes, so that the
-/// only processor works for the hosts alone.
+/// Receives to the end of a stream, and counts its bytes. Does not compare the bytes, because that
+/// would take time of the guest's only processor.
 fn drain(socket: &Socket, received: &AtomicUsize) -> Result<()> {
     let mut buffer = vec![0; 64 * KIB];
     loop {
@@ -73,8 +73,8 @@ fn part_of_rate(bytes: usize, time: Duration) -> f64 {
     bytes as f64 * 8.0 / 200e6 / time.as_secs_f64()
 }
 
-/// Asks `count` questions of `size` bytes, one after the other, each of which is answered by a
-/// byte. Returns how long each takes.
+/// Sends `count` questions of `size` bytes each, and receives a byte as the answer to each question
+/// before the next one. Returns the time of each exchange.
 fn ask((client, server): &(Socket, Socket), size: usize, count: usize) -> Result<Vec<Duration>> {
     let question = vec![7; size];
     thread::scope(|scope| {
@@ -178,7 +178,7 @@ fn priorities() -> Outcome {
 
 /// While `measure` runs, announces a message of `size` bytes on each of `pairs` whenever the
 /// previous message of that pair has been answered. `measure` begins once each pair has had an
-/// answer, and gets the numbers of answered bytes.
+/// answer, and gets each pair's number of answered bytes.
 fn beside_announcers<T>(
     pairs: &[(Socket, Socket)],
     size: usize,

@@ -101,7 +101,7 @@ fn esp(lab: &Lab) -> Outcome {
     })
 }
 
-/// Each part of the lists has more text than the first buffer holds.
+/// Each part of the lists has more text than the first buffer that the kernel allocates for it.
 fn many(lab: &Lab) -> Outcome {
     let listener = lab.b.esp_listener(2806, 300)?;
     let mut held = Vec::new();

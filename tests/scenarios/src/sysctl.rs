@@ -102,7 +102,7 @@ fn defaults() -> Outcome {
         let found = knobs.get(name)?;
         ensure!(found == default, "{name} is {found}, not {default}");
     }
-    // Until they are written, the files of the buffers follow the core's defaults.
+    // A buffer's file follows the core's default until a value is written to the file.
     for (name, core_name, option) in BUFFERS {
         let usual = core(&format!("{core_name}_default"))?;
         let same = |expected: u32| -> Outcome {
@@ -211,7 +211,8 @@ fn together() -> Outcome {
     Ok(())
 }
 
-/// Each of two concurrent writes is valid alone, but not both together.
+/// Two concurrent writes are each valid alone, but not together. So exactly one of them must
+/// succeed.
 fn two_writers() -> Outcome {
     const ROUNDS: u32 = 3000;
     let namespace = Netns::create()?;
@@ -415,7 +416,7 @@ fn tool() -> Outcome {
     let file = format!("{directory}/90-esp.conf");
     for (heading, settings) in blocks {
         fs::write(&file, settings.join("\n") + "\n")?;
-        // The program runs as at boot, on a host where nothing has been set yet.
+        // `sysctl --system` runs as at boot, on a host where nothing has been set yet.
         let fresh = Netns::create()?;
         fresh
             .run("sysctl", &["--system"])

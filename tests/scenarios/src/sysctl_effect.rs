@@ -22,7 +22,7 @@ scenarios! {
 /// The station acknowledges one window at a time, and counts the packets that arrive.
 fn sender(lab: &Lab) -> Outcome {
     let knobs = Knobs(&lab.a.namespace);
-    // No window is larger than the SYN announces.
+    // The SYN announces a window of 60, and no later window is larger.
     knobs.set("burst_length", 60)?;
     let (mut station, client) = Station::connect(lab, 77)?;
     knobs.set("burst_length", 21)?;
@@ -95,7 +95,8 @@ fn receiver(lab: &Lab) -> Outcome {
             next(0, due, &format!("packet {packet} of {packets_to_ack} each"))?;
         }
     }
-    // The end may be acknowledged a little later, with data of the other direction.
+    // The acknowledgement of the message's end may be delayed, so that data of the other direction
+    // can carry it.
     station.send_data(flag::TXF, &[3; 100])?;
     let end = station.next;
     station
@@ -107,7 +108,8 @@ fn receiver(lab: &Lab) -> Outcome {
 }
 
 /// The hosts have different settings, as during a roll-out, so that the sender's window ends before
-/// the receiver acknowledges. At one burst a second the transfer would take minutes.
+/// the receiver acknowledges. If the sender then waited for its timer, a burst would take a second,
+/// and the transfer minutes.
 fn unequal(lab: &Lab) -> Outcome {
     let load = Load::of(8 << 20, 1 << 16, 81);
     let (here, there) = (Knobs(&lab.a.namespace), Knobs(&lab.b.namespace));

@@ -24,7 +24,7 @@ struct Kind {
     /// The devices that are the stream's ends, at the sender's and at the receiver's host.
     ends: [&'static str; 2],
     /// Lines for `ip` to set up `eth0` of the sender and of the receiver. The sender's `eth0` is
-    /// down.
+    /// down when they run.
     make: [&'static str; 2],
 }
 

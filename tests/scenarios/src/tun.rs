@@ -14,8 +14,8 @@ scenarios! {
 /// `ARPHRD_ETHER`, <linux/if_arp.h>.
 const ETHER: u16 = 1;
 
-/// The owner declares this device to be Ethernet, but its packets have no Ethernet header. In front
-/// of a packet there is no sender's address, only unrelated memory.
+/// The program that owns this tun device declares it to be Ethernet, but its packets have no
+/// Ethernet header. Unrelated memory is in front of a packet, where the sender's address would be.
 fn without_header(lab: &Lab) -> Outcome {
     const COUNT: u32 = 500;
     let host = &lab.a;

@@ -79,8 +79,8 @@ fn uncopied(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// The checksum must match the bytes that leave, and the program may change them at any time. So
-/// the bytes are copied.
+/// The checksum must match the bytes that leave, but the program may change its memory at any time.
+/// So the bytes are copied before the checksum is computed.
 fn summed(lab: &Lab) -> Outcome {
     let listener = lab.b.esp_listener(902, 1)?;
     let client = lab.a.esp()?;
@@ -345,7 +345,7 @@ fn truncated(lab: &Lab) -> Outcome {
     comes_next(&server, b"behind it")
 }
 
-/// `sendfile` sends the file's pages and no copy of them, so a receiver may get bytes that were
+/// `sendfile` sends the file's own pages instead of a copy, so a receiver may get bytes that were
 /// written later.
 fn referred(lab: &Lab) -> Outcome {
     use std::os::unix::fs::FileExt;
