@@ -80,7 +80,8 @@ fn ping_complains(host: &Host, target: &str, code: i32, words: &[&str]) -> Outco
 
 /// Gives the hosts IP addresses, and lets them find each other by ARP.
 ///
-/// # Errors When the kernel refuses an address.
+/// # Errors
+/// When the kernel refuses an address.
 pub fn give_addresses(lab: &Lab) -> Outcome {
     for (host, number) in [(&lab.a, 1), (&lab.b, 2)] {
         host.namespace
