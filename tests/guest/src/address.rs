@@ -33,7 +33,8 @@ pub const ESP_SO_USER_TIMEOUT: i32 = 3;
 /// Length of `struct sockaddr_en` in bytes.
 pub const SOCKADDR_LEN: usize = 16;
 
-/// One end of a conversation: a station, a port on it, and the local interface that leads to it.
+/// One end of a conversation: a station, one of its ports, and the local interface that leads to
+/// the station.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Address {
     /// Port number; host order here, network order in the kernel's structure.

@@ -183,12 +183,12 @@ pub fn left_asleep(sleepers: &[Sleeper]) -> Result<usize> {
     }
 }
 
-/// Returns the same descriptor for a call in another thread. Dropping the returned value does not
-/// close the descriptor.
+/// Returns the descriptor of `socket` again, for a call in another thread. Dropping the returned
+/// value does not close the descriptor.
 pub fn alias(socket: &Socket) -> ManuallyDrop<Socket> {
     // SAFETY: The descriptor is open now, and `ManuallyDrop` prevents a second close. A call after
-    // the owner has closed it fails with EBADF, unless the number was reused. No caller here allows
-    // this.
+    // the owner has closed the descriptor fails with EBADF, unless the number was reused. No caller
+    // here allows this.
     ManuallyDrop::new(unsafe { Socket::from_raw_fd(socket.as_raw_fd()) })
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Frames, encoded and decoded by hand, byte by byte as protocol.md specifies. Also the packet
+//! Frames, encoded and decoded by hand, byte by byte as protocol.md specifies, and the packet
 //! sockets that carry them.
 
 use std::io;

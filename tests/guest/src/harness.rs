@@ -33,7 +33,8 @@ pub type Outcome = Result<()>;
 pub enum Body {
     /// Work on the whole guest.
     Guest(fn() -> Outcome),
-    /// Work on two hosts made for it; no socket of the module may be left on them afterwards.
+    /// Work on two hosts that are made for the scenario. Afterwards, no socket of the module may be
+    /// left on them.
     Lab(Wiring, fn(&Lab) -> Outcome),
     /// Work with data of its own.
     Work(&'static dyn Work),
@@ -463,12 +464,12 @@ pub fn well_in_process(name: &str, work: impl FnOnce() -> Outcome) -> Outcome {
     Ok(())
 }
 
-/// Starts `work` in a forked process that exits with its result.
+/// Starts `work` in a forked process, which exits with the result of `work`.
 ///
 /// # Errors
 /// If the calling process has other threads, or the process cannot be made.
 pub fn start_process(work: impl FnOnce() -> i32) -> Result<Pid> {
-    // A thread that has been joined stays in the list for a moment.
+    // A thread that has been joined stays in `/proc/self/task` for a moment.
     eventually("a single thread before forking", || {
         Ok(fs::read_dir("/proc/self/task")?.count() == 1)
     })?;

@@ -149,7 +149,7 @@ impl HeldPage {
 impl Drop for HeldPage {
     fn drop(&mut self) {
         // SAFETY: The mapping belongs to this value, and no call uses it any more, because each
-        // borrows the value.
+        // call borrows the value.
         unsafe { libc::munmap(self.start.cast(), self.length) };
     }
 }

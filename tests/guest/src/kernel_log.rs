@@ -13,7 +13,7 @@ use crate::prelude::*;
 pub struct KernelLog(File);
 
 impl KernelLog {
-    /// Starts at the end of the log.
+    /// Returns the log from its present end on.
     ///
     /// # Errors
     /// If `/dev/kmsg` cannot be read.

@@ -258,8 +258,7 @@ impl Host {
         }
     }
 
-    /// Returns the counter `name` of `/proc/net/enet`. Each counter of this file is the number of
-    /// frames that reached no socket for one reason.
+    /// Returns the counter `name` of `/proc/net/enet`.
     ///
     /// # Errors
     /// If there is no such counter.
@@ -438,10 +437,10 @@ impl Lab {
         Ok(())
     }
 
-    /// Prevents spurious retransmissions by ESP on a busy machine. There, acknowledgements come
-    /// late. Packets sent by two processors overtake each other, since each processor has its own
-    /// queue for the frames of a veth pair. Call this function before making connections and
-    /// starting threads.
+    /// Prevents spurious retransmissions by ESP on a busy machine. They have two causes:
+    /// acknowledgements come late, and packets of two processors overtake each other, since each
+    /// processor has its own queue for the frames of a veth pair. Call this function before making
+    /// connections and starting threads.
     ///
     /// # Errors
     /// If a setting is refused.
@@ -483,9 +482,9 @@ impl Lab {
 
     /// Gives the hosts the addresses 10.0.0.1 and 10.0.0.2, for comparisons with the kernel's own
     /// protocols. 10.0.0.99 belongs to the station of [`Host::to_nobody`]: frames leave for it and
-    /// nothing answers. The neighbour entries are permanent, because scenarios lose frames. A
-    /// connection attempt must survive these losses, and a lost ARP request would end the attempt.
-    /// An unanswered TCP connection attempt ends after some seconds.
+    /// nothing answers. The neighbour entries are permanent, because a scenario may lose frames,
+    /// and a lost ARP request would end a connection attempt. An unanswered TCP connection attempt
+    /// ends after some seconds.
     ///
     /// # Errors
     /// If the kernel refuses an address, an entry or the setting of TCP.

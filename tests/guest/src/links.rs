@@ -78,7 +78,8 @@ impl Netns {
     /// device is up but sends nothing.
     ///
     /// # Errors
-    /// If it has not within [`patience`](crate::patience::patience), or there is no such device.
+    /// If the kernel has not noticed it within [`patience`](crate::patience::patience), or there is
+    /// no such device.
     pub fn await_carrier(&self, index: u32) -> Result<()> {
         eventually("the carrier", || self.is_operational(index))
     }

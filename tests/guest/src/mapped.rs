@@ -37,8 +37,9 @@ pub fn stream(host: &Host, family: i32, protocol: i32) -> Result<Socket> {
         .with_context(|| format!("a socket of family {family}, protocol {protocol}"))
 }
 
-/// Makes each host learn that the other takes mapped connections. A host sends the other a query
-/// when it first connects to it. These connections do not wait for the answer, so TCP carries them.
+/// Makes each host learn that the other takes mapped connections. A host sends a query to the other
+/// host when it first connects to that host. These connections do not wait for the answer, so TCP
+/// carries them.
 ///
 /// # Errors
 /// When a call fails, or a host gets no answer to its query.
@@ -100,7 +101,7 @@ pub fn dial(host: &Host, kind: (i32, i32), port: u16) -> Result<Socket> {
 }
 
 /// Returns a connection from `a` to a listener of `b`: the client, and the accepted socket. If
-/// `kind` is [`MAPPED`], ESP carries it, otherwise TCP.
+/// `kind` is [`MAPPED`], ESP carries the connection, otherwise TCP.
 ///
 /// # Errors
 /// When a call fails, or the wrong protocol carries the connection.
@@ -117,7 +118,7 @@ pub fn pair(lab: &Lab, kind: (i32, i32), port: u16) -> Result<[Socket; 2]> {
     Ok(ends)
 }
 
-/// Returns whether ESP carries the connection, which is when the socket has ESP's options.
+/// Returns whether ESP carries the connection. Only then does the socket have ESP's options.
 pub fn is_esp(socket: &Socket) -> bool {
     socket.int_option(SOL_EP, ESP_SO_CHECKSUM).is_ok()
 }

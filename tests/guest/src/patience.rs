@@ -21,8 +21,8 @@ use nix::time::{clock_gettime, ClockId};
 /// stock kernel.
 const VARIABLE: &str = "ENET_PATIENCE";
 
-/// Returns the time to wait for an event that must come. Only with a broken module does a wait take
-/// all of it.
+/// Returns the time to wait for an event that must come. A wait takes all of this time only if the
+/// module is broken.
 pub fn patience() -> Duration {
     allow(Duration::from_secs(20))
 }

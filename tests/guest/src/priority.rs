@@ -4,8 +4,8 @@
 
 use crate::prelude::*;
 
-/// Gives the calling thread real-time priority, so that it runs as soon as it is woken. A real
-/// network does not wait for a processor either.
+/// Gives the calling thread real-time priority, so that it runs as soon as it is woken. It then
+/// behaves like a real network, which does not wait for a processor.
 ///
 /// # Errors
 /// If the kernel refuses.

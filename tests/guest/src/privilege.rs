@@ -20,8 +20,8 @@ pub fn without_capabilities<T: Send>(work: impl FnOnce() -> T + Send) -> Result<
     })
 }
 
-/// Clears all capabilities of the calling thread by `capset(2)`. SECBIT_NOROOT keeps programs that
-/// the thread starts from regaining capabilities because they run as root.
+/// Clears all capabilities of the calling thread by `capset(2)`. Without SECBIT_NOROOT, a program
+/// that the thread starts as root would regain them.
 fn give_up_capabilities() -> io::Result<()> {
     // linux/securebits.h
     const SECBIT_NOROOT: libc::c_ulong = 1;

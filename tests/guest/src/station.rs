@@ -178,7 +178,8 @@ impl Station {
     }
 
     /// Acknowledges like [`acknowledge`](Self::acknowledge), but with a grant: `start` packets may
-    /// follow the next announcement, and `window` is the window.
+    /// follow the next announcement (the first packet of a transmission), and `window` is the
+    /// window.
     ///
     /// # Errors
     /// If the host no longer answers.
