@@ -49,7 +49,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Returns whether the sockets are connected and accepted.
+    /// Returns whether sockets of this kind connect to a listener.
     pub fn connects(self) -> bool {
         self != Self::Datagram
     }
@@ -195,7 +195,7 @@ enum Path {
 }
 
 /// Returns the comparison of the stream behaviour `behaviour` over TCP and over mapped sockets.
-/// Returns `None` for other behaviours, and for one that never ends if ESP is tried first.
+/// Returns `None` if the behaviour is not about streams, or never ends when ESP is tried first.
 fn mapped(behaviour: &'static Behaviour, path: Path) -> Option<Comparison> {
     let name = behaviour.name;
     if behaviour.kind != Kind::Stream {

@@ -133,7 +133,7 @@ impl Driven {
             check(libc::fcntl(fd, libc::F_SETFL, flags | libc::O_ASYNC))?;
         }
         let driven = Self(set);
-        // Discards signals of the first side's sockets, which are closed by now.
+        // Discards signals that the side of the comparison that ran first has left pending.
         while driven.next(Duration::ZERO).is_some() {}
         Ok(driven)
     }

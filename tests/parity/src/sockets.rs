@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Behaviours of stream and datagram sockets alike. Each is compared over TCP and ESP, and over UDP
-//! and EDP.
+//! Behaviours (tests that run over two protocols) of both stream and datagram sockets. Each is
+//! compared over TCP and ESP, and over UDP and EDP.
 
 mod binding;
 mod filters;

@@ -57,8 +57,8 @@ fn after_shutdown(trace: &Trace, (a, b): Pair) -> Outcome {
     trace.poll("reading ended", &b)?;
     trace.receive("receive", &b, 10, 0);
     trace.receive("receive at once", &b, 10, libc::MSG_DONTWAIT);
-    // The socket is already readable, so no event announces the datagram. `deliver` waits until it
-    // is queued.
+    // The socket is already readable, so no event announces the datagram. `deliver` waits until the
+    // datagram is queued.
     deliver(&a, &b, b"late")?;
     trace.receive("what comes all the same", &b, 10, 0);
     trace.see("send", b.send(b"answer", libc::MSG_NOSIGNAL));

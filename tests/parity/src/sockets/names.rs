@@ -106,7 +106,7 @@ fn nowhere(side: &Side<'_>, trace: &Trace) -> Outcome {
             Taking::SendTo,
             Taking::SendMessage,
         ] {
-            // Without an address, `sendto` and `sendmsg` are a plain send.
+            // Without an address, `sendto` and `sendmsg` work like `send`.
             if pointer == Pointer::Null && matches!(call, Taking::SendTo | Taking::SendMessage) {
                 continue;
             }

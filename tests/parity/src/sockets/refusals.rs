@@ -33,7 +33,7 @@ fn stream_refuses_unknown_types_and_protocols(side: &Side<'_>, trace: &Trace) ->
     let (family, _, _) = side.numbers();
     let (stream, datagram) = (libc::SOCK_STREAM, libc::SOCK_DGRAM);
     // IP supports SOCK_SEQPACKET only while SCTP's module is loaded. Making a socket of SCTP loads
-    // it.
+    // the module.
     let sctp = Socket::new(libc::AF_INET, libc::SOCK_SEQPACKET, libc::IPPROTO_SCTP)?;
     drop(sctp);
     for (label, kind, protocol) in [
