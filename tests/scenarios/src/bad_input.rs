@@ -71,8 +71,8 @@ fn wrong_family(lab: &Lab) -> Outcome {
             &format!("family {family}"),
         )?;
     }
-    // `tests/parity` compares binding without an address with TCP and UDP, but not connecting without
-    // an address.
+    // `tests/parity` compares binding without an address with TCP and UDP, but not connecting
+    // without an address.
     for kind in KINDS {
         let socket = fresh(&lab.a, kind)?;
         refused(socket.connect_bytes(&[]), libc::EINVAL, "no address")?;

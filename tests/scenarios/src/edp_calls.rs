@@ -175,8 +175,8 @@ fn device_gone(lab: &Lab) -> Outcome {
     ensure!(bytes == b"last message", "{bytes:?}");
     ensure!(sender == from, "from {sender:?}");
     refused(b.send_to(b"x", 0, &from), libc::ENODEV, "an answer by it")?;
-    // The removal of host b's end of the veth pair also removed host a's end, to which socket `a` is
-    // bound.
+    // The removal of host b's end of the veth pair also removed host a's end, to which socket `a`
+    // is bound.
     refused(
         a.send_to(b"x", 0, &lab.a.to(&lab.b, 52)),
         libc::ENODEV,
