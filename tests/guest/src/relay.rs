@@ -8,8 +8,8 @@
 //! pair lacks. So the relay emulates the check. It takes the CRC-32 of every frame, and damages
 //! some frames. Like a receiving network card, it then discards each frame whose CRC no longer
 //! matches. With [`Faults::fcs`] off, the relay forwards damaged frames, which a real Ethernet
-//! never does. Then a test can only check that the module survives damaged frames, not that data
-//! do.
+//! never does. Then a test can only check that the module survives damaged frames, and not that the
+//! data arrive unchanged.
 
 use std::collections::VecDeque;
 use std::sync::atomic::AtomicU64;

@@ -80,8 +80,8 @@ fn set_mtu(socket: &Socket, name: &str, mtu: i32) -> Outcome {
         .with_context(|| format!("the MTU {mtu} of {name}"))
 }
 
-/// Returns the shortest time that a change of the MTU of `name` takes. If the guest's clock counts
-/// instructions, the result is a number of instructions.
+/// Changes the MTU of `name` several times, and returns the shortest time of a change. If the
+/// guest's clock counts instructions, the result is a number of instructions.
 fn change(host: &Host, name: &str) -> Result<Duration> {
     let socket = host.edp()?;
     let one = |mtu| {

@@ -45,8 +45,8 @@ fn allocated() -> Result<i64> {
     Ok(sizes()?.iter().map(|(_, bytes)| bytes).sum())
 }
 
-/// A tunnel device in external mode gives each packet its own `struct metadata_dst`, of at least
-/// 200 bytes, which is charged to no process.
+/// A tunnel device in external mode gives each packet its own `struct metadata_dst`. The structure
+/// has at least 200 bytes and is charged to no process, so queued packets must not keep it.
 fn queued(lab: &Lab) -> Outcome {
     const SOCKETS: u16 = 32;
     const EACH: u16 = 128;

@@ -17,7 +17,8 @@ enum Encapsulation {
     /// The device `in0` wraps the frames. These lines for `ip` create it on each host. `OWN` and
     /// `OTHER` stand for the numbers of the host and of its peer.
     Device(&'static str),
-    /// Traffic control pushes a label onto each frame, and pops it.
+    /// Traffic control pushes a label onto each frame that leaves, and pops it from each frame that
+    /// arrives.
     Label,
     /// MACsec encrypts the frames.
     ///

@@ -59,7 +59,7 @@ fn printed(host: &Host, arguments: &str) -> Result<String> {
     Ok(ended.output)
 }
 
-/// Checks that `enet` exited with `code`, and complained with each of `words`.
+/// Checks that `enet` exited with `code`, and that its complaints contain each of `words`.
 fn complains(ended: &Ended, code: i32, words: &[&str]) -> Outcome {
     same(ended.code, Some(code), &format!("{ended:?}"))?;
     for word in words {

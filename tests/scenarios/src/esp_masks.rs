@@ -140,7 +140,8 @@ fn runs_across_wraps(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// A cookie has no room for a nonce, so the connection's checksums have no masks.
+/// A cookie has no room for the nonce from which the masks are computed, so the connection's
+/// checksums have no masks.
 fn behind_a_cookie(lab: &Lab) -> Outcome {
     let listener = lab.b.esp_listener(956, 1)?;
     let wire = lab.a.packets(ETH_P_ESP)?;

@@ -37,8 +37,8 @@ fn silent_host(lab: &Lab) -> Outcome {
     failed_with(&background, libc::ETIMEDOUT)
 }
 
-/// `ESP_SO_USER_TIMEOUT` sets the timeout for a silent peer. Without the option the namespace's
-/// timeout holds.
+/// `ESP_SO_USER_TIMEOUT` sets the timeout for a silent peer. Without the option, the namespace's
+/// timeout applies.
 fn user_timeout(lab: &Lab) -> Outcome {
     let get = |socket: &Socket| socket.int_option(SOL_EP, ESP_SO_USER_TIMEOUT);
     let set = |socket: &Socket, millis| socket.set_int_option(SOL_EP, ESP_SO_USER_TIMEOUT, millis);

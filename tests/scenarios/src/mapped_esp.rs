@@ -220,7 +220,7 @@ fn accept_sleeps(lab: &Lab) -> Outcome {
     for kind in [MAPPED, PLAIN, PLAIN, MAPPED] {
         thread::scope(|scope| {
             let accepting = scope.spawn(|| listener.accept(0));
-            // `accept` usually sleeps by then; otherwise this round proves less.
+            // `accept` usually sleeps by the end of this pause; otherwise the round proves less.
             thread::sleep(Duration::from_millis(50));
             let client = dial(&lab.a, kind, 943)?;
             let accepted = accepting.join().map_err(|_| anyhow!("accept panicked"))?;
@@ -393,8 +393,8 @@ fn pacing(lab: &Lab) -> Outcome {
     const RATE: i32 = 500_000;
     const BYTES: usize = 400_000;
     const NONE: i32 = -1;
-    // The bytes take 800 ms at this rate, but `fq` gives a new flow a credit of bytes that leave at
-    // once.
+    // The bytes take 800 ms at this rate, less the time of the bytes that `fq` lets a new flow send
+    // at once.
     const PACED: Duration = Duration::from_millis(600);
     known(lab)?;
     let listener = listener(&lab.b, MAPPED, 928, 4)?;

@@ -327,8 +327,8 @@ fn interrupted(lab: &Lab) -> Outcome {
     addresses(lab)?;
     Knobs(&lab.a.namespace).set("mapped_wait", LONGEST)?;
     rule(&lab.a, NAMES_NOBODY)?;
-    // SAFETY: The handler does nothing, and all zeroes is an empty mask without flags: calls are
-    // not restarted.
+    // SAFETY: The handler does nothing. All-zero bytes are a valid sigaction with an empty mask and
+    // no flags, so calls are not restarted.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = ignore as extern "C" fn(i32) as usize;

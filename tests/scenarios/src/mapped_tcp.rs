@@ -28,8 +28,8 @@ fn by_tcp(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// Connects a client of `a` to a listener of `b`. `connects` and `listens` are their families and
-/// protocols. Returns the client and the accepted socket.
+/// Connects a client of `a` to a listener of `b`, and returns the client and the accepted socket.
+/// `connects` is the client's family and protocol, and `listens` is the listener's.
 pub fn connect(
     lab: &Lab,
     listens: (i32, i32),

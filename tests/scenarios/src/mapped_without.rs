@@ -27,8 +27,8 @@ const PATIENCE: i32 = 3000;
 /// The default of `mapped_wait`, microseconds.
 const WAIT: f64 = 1000.0;
 
-/// The largest share by which a mapped connection to a host without the module may take longer than
-/// a plain one.
+/// A mapped connection to a host without the module may take longer than a plain one by at most
+/// this share.
 const MOST: f64 = 0.1;
 
 /// Returns two hosts on a switch. They compute TCP's checksums themselves, because the switch does

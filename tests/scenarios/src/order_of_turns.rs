@@ -22,7 +22,7 @@ scenarios! {
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
 
-/// The switch of `make incast`.
+/// Options of the switch that `make incast` uses.
 const PORTS: &[&str] = &["--rate", "200mbit", "--buffer", "128k"];
 
 /// Receives to the end of a stream, and counts its bytes. Does not compare the bytes, because that

@@ -171,7 +171,8 @@ fn ranges() -> Outcome {
     spans(knobs, "mapped_wait", 0, 100_000)?;
     spans(knobs, "selective", 0, 1)?;
     for (name, core_name, option) in BUFFERS {
-        // The least value is the size that the core sets if `setsockopt` asks for the smallest one.
+        // The file's least value is the size that the core sets when `setsockopt` asks for the
+        // smallest size.
         let socket = namespace.within(Socket::esp)??;
         socket.set_so(option, 1)?;
         let least = socket.so(option)? as u32;

@@ -181,8 +181,8 @@ fn pacing(lab: &Lab) -> Outcome {
     let start = Instant::now();
     transfer(&client, &server, load)?;
     let took = start.elapsed();
-    // The bytes take 800 ms at this rate, but `fq` gives a new flow a credit of bytes that leave at
-    // once.
+    // The bytes take 800 ms at this rate, less the time of the bytes that `fq` lets a new flow send
+    // at once.
     let least = Duration::from_millis(600);
     ensure!(took >= least, "{BYTES} bytes took only {took:?}");
     Ok(())
