@@ -30,8 +30,8 @@ fn vxlan(lab: &Lab) -> Outcome {
     near.carries_both_protocols_to(&far, 1450)
 }
 
-/// Returns the number of bytes in the kernel's `kmalloc-*` caches, except `kmalloc-cg-*`. These
-/// caches serve allocations by size that are not charged to a process.
+/// Returns the number of bytes in the kernel's `kmalloc-*` caches, except `kmalloc-cg-*`. The
+/// memory of the counted caches is charged to no process.
 fn allocated() -> Result<i64> {
     let sizes = || -> Result<Vec<(String, i64)>> {
         let all = slabs()?.into_iter();

@@ -117,7 +117,7 @@ fn sizes(lab: &Lab) -> Outcome {
     let (a, b) = lab.edp_pair(714)?;
     let mut got = vec![0; 40_000];
     // A host remembers its peer's limit for a minute. The MTUs descend, so that a remembered limit
-    // is never lower than the present one.
+    // is never lower than the limit under test.
     for (mtu, most) in [(65_535, 32_767), (9000, 8994), (1500, 1494)] {
         lab.set_mtu(mtu)?;
         for (summed, most) in [(0, most), (1, most - 4)] {

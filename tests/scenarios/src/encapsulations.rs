@@ -281,7 +281,7 @@ fn clean(lab: &Lab, encapsulation: &Encapsulation, offloads: Offloads) -> Outcom
     transfer_clean(&near, &far).context("GRO on, with checksums")
 }
 
-/// A frame begins with the outermost header when the driver gets it, and not with stale bytes of
+/// The frame that the driver gets must begin with the outermost header, and not with stale bytes of
 /// the buffer.
 fn labelled(lab: &Lab) -> Outcome {
     const PACKETS: usize = 6;

@@ -30,10 +30,10 @@ const TYPES: &str = "/sys/kernel/btf/vmlinux";
 /// The rules that decide whether ESP may carry a connection.
 pub const POLICY: &str = "/proc/net/enet_policy";
 
-/// Mounts the control groups, which nothing else does in a guest.
+/// Mounts the control groups, unless an earlier scenario has mounted them.
 ///
 /// # Errors
-/// When that fails.
+/// When the mount fails.
 pub fn mount_groups() -> Outcome {
     if Path::new(GROUPS).join("cgroup.procs").exists() {
         return Ok(());

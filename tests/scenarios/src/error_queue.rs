@@ -20,8 +20,8 @@ scenarios! {
 const EP_RECVERR: i32 = 3;
 /// Room for control messages.
 const ROOM: usize = 256;
-/// The queueing discipline that reports. It treats packets of a socket that uses a clock other than
-/// `CLOCK_TAI` as late.
+/// The queueing discipline that makes the reports. It treats packets of a socket that uses a clock
+/// other than `CLOCK_TAI` as late.
 pub const ETF: [&str; 5] = ["etf", "clockid", "CLOCK_TAI", "delta", "0"];
 
 /// Returns whether the kernel has the discipline; only the debug kernel may lack it.

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Masks, which are added to ESP's checksums. Connections between the same ports have different
-//! masks, and so have the wraps of one connection's sequence numbers. So frames of an earlier
-//! connection or wrap are dropped. Packets keep their masks when they are merged into runs (several
-//! packets in one buffer), cut out of runs, and forwarded.
+//! A mask is a number that is added to the checksums of ESP's packets. It is different for each
+//! connection, and changes when sequence numbers wrap. So frames of an earlier connection or wrap
+//! are dropped. Packets keep their masks when they are merged into runs (several packets in one
+//! buffer), cut out of runs, and forwarded.
 
 use super::esp_cookies::await_cookies;
 use guest::address::ESP_SO_CHECKSUM;

@@ -39,7 +39,7 @@ fn unequal_mtus(lab: &Lab) -> Outcome {
     lab.a.set_mtu(9000)?;
     for single in [false, true] {
         if single {
-            // A veth pair would pass runs whole, whatever the receiver's MTU.
+            // A veth pair would pass GSO packets whole, whatever the receiver's MTU.
             send_single_packets(&lab.a.namespace)?;
             send_single_packets(&lab.b.namespace)?;
         }
@@ -265,7 +265,7 @@ fn read_all(socket: &Socket) -> Result<Vec<u8>> {
 }
 
 fn second_implementation(lab: &Lab) -> Outcome {
-    // The packet socket of the second implementation must not get runs of packets.
+    // The packet socket of the second implementation must not get GSO packets.
     send_single_packets(&lab.a.namespace)?;
     for (ports, mtu, sums, words) in [
         ([876, 877], 9000, false, &[][..]),

@@ -94,8 +94,8 @@ fn converse(ends: &(Socket, Socket), records: &[Vec<u8>]) -> Outcome {
 }
 
 fn as_sent(lab: &Lab) -> Outcome {
-    // First the veth pair passes runs whole, then the sender cuts them, then the receiver's GRO
-    // merges their packets.
+    // First the veth pair passes runs (several packets in one buffer) whole, then the sender cuts
+    // them, then the receiver's GRO merges their packets.
     converse(&pair(lab, 700)?, &records(2_000, 60_000, 1))?;
     send_single_packets(&lab.a.namespace)?;
     send_single_packets(&lab.b.namespace)?;

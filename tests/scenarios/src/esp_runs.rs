@@ -111,8 +111,8 @@ fn whole(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// Checks that every frame is one packet. Each message must begin with one TXS, and end with one
-/// TXF.
+/// Checks that every frame is one packet, and that each message has TXS on its first packet only
+/// and TXF on its last packet only.
 fn single(frames: &[(EspHeader, usize)]) -> Outcome {
     complete(frames)?;
     let longest = frames.iter().map(|(_, length)| *length).max();

@@ -53,8 +53,8 @@ fn many(client: &Socket, server: &Socket) -> Outcome {
     same(report(client, Duration::ZERO)?, None, "another report")
 }
 
-/// Runs are cut for a device that accepts only single packets, and each stamp stays with the right
-/// packet.
+/// Runs (several packets in one buffer) are cut for a device that accepts only single packets, and
+/// each stamp stays with the right packet.
 fn cut(lab: &Lab) -> Outcome {
     lab.calm()?;
     send_single_packets(&lab.a.namespace)?;

@@ -156,8 +156,8 @@ fn ipsec_at_the_client(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// Returns a mapped listener of `host` that shares its port and is bound to a device or a VRF. An
-/// empty name binds it to none.
+/// Returns a mapped listener of `host` that is bound to the device or VRF named `device`, or to
+/// none if the name is empty. Other sockets may bind the same port (`SO_REUSEPORT`).
 fn bound_to(host: &Host, device: &str, port: u16) -> Result<Socket> {
     let listener = stream(host, MAPPED.0, MAPPED.1)?;
     listener.set_so(libc::SO_REUSEPORT, 1)?;
