@@ -30,7 +30,7 @@ const TYPES: &str = "/sys/kernel/btf/vmlinux";
 /// The rules that decide whether ESP may carry a connection.
 pub const POLICY: &str = "/proc/net/enet_policy";
 
-/// Mounts the control groups, unless an earlier scenario has mounted them.
+/// Mounts the control groups unless they are mounted already.
 ///
 /// # Errors
 /// When the mount fails.
