@@ -133,7 +133,7 @@ impl Driven {
             check(libc::fcntl(fd, libc::F_SETFL, flags | libc::O_ASYNC))?;
         }
         let driven = Self(set);
-        // Discards signals that the side of the comparison that ran first has left pending.
+        // The side of the comparison that ran first may have left signals pending. Discard them.
         while driven.next(Duration::ZERO).is_some() {}
         Ok(driven)
     }

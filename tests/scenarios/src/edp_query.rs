@@ -152,9 +152,9 @@ fn forgeries(lab: &Lab, nonce: [u8; 4]) -> [Vec<u8>; 6] {
         // field is too small.
         to_a(lab, &right[..EDP_HEADER + 4]),
         to_a(lab, &edp(0, 0, 4, &payload[..4])),
-        // From a socket's port.
+        // This answer comes from a socket's port instead of port 0.
         to_a(lab, &edp(5, 0, payload.len() as u16, payload)),
-        // An echo reply.
+        // This is an echo reply.
         to_a(lab, &edp(0, 0, 5, &[&[2], &nonce[..]].concat())),
     ]
 }

@@ -104,7 +104,7 @@ fn wrong(lab: &Lab) -> Outcome {
         ensure!(&bytes[..got] == expected, "{:?}", &bytes[..got]);
     }
     silent(&socket, "a damaged datagram")?;
-    // A flipped bit in either byte of the length makes it exceed the frame.
+    // A flipped bit in either byte of the length makes the length exceed the frame.
     lab.a.await_counter("EdpInMalformed", 2 + 4)?;
     lab.a
         .await_counter("EdpInCsumErrors", whole.len() as u32 - 2 + 1)?;

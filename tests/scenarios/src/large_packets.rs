@@ -22,7 +22,7 @@ const SENT: usize = 8 << 20;
 /// processes these packets, they open further windows, whose packets arrive in the backlog all at
 /// once.
 fn fits(lab: &Lab, mtu: u32, port: u16) -> Outcome {
-    // Only packets that wait for the reader may be late.
+    // Avoid retransmissions that have another cause than a wait for the reader.
     lab.calm()?;
     for host in [&lab.a, &lab.b] {
         host.set_mtu(mtu)?;

@@ -433,13 +433,14 @@ fn closed(lab: &Lab) -> Outcome {
     counted(lab, &[("EspActiveOpens", 0)])
 }
 
-/// A program that begins to connect and then makes no call keeps nobody else from waiting.
+/// A program that begins to connect and then makes no call must not keep other programs from
+/// waiting.
 fn abandoned(lab: &Lab) -> Outcome {
     /// More sockets than may wait at once in a namespace.
     const ATTEMPTS: usize = 1100;
     setrlimit(Resource::RLIMIT_NOFILE, 4096, 4096)?;
     addresses(lab)?;
-    // Nobody answers for this address, so an attempt waits for 1.5 seconds.
+    // No host has this address, so an attempt waits for 1.5 seconds.
     let attempts = (0..ATTEMPTS).map(|_| attempt(lab, 77, 816));
     let _left_alone = attempts.collect::<Result<Vec<_>>>()?;
     let before = lab.a.counter("MappedWaits")?;
