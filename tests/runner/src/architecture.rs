@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The differences between the architectures of guests. `mk/lib.sh` has the differences between
-//! their kernels.
+//! The differences between the architectures of guests. The differences between the guests' kernels
+//! are in `mk/lib.sh`.
 //!
 //! For a guest of another architecture than the host's, the toolbox has a cross compiler and a
 //! separate directory with the guest's programs. Programs that must report something before the
@@ -21,7 +21,8 @@ pub enum Architecture {
 }
 
 impl Architecture {
-    /// Returns the architecture of the kernel with this release, by the name of Debian's flavour.
+    /// Returns the architecture of the kernel `release`, whose suffix is the name of Debian's
+    /// flavour.
     pub fn of(release: &str) -> Self {
         if release.ends_with("-arm64") {
             Self::Arm64
@@ -48,7 +49,7 @@ impl Architecture {
 
     /// Returns QEMU's name for the processor. On Arm, pointer authentication uses an
     /// implementation-defined algorithm, because emulating the architected one would take most of
-    /// the time.
+    /// the guest's time.
     pub fn processor(self) -> &'static str {
         match self {
             Self::Amd64 => "max",
@@ -114,7 +115,7 @@ impl Architecture {
         }
     }
 
-    /// Returns the toolbox's directory of the guest's programs.
+    /// Returns the toolbox's directory that holds the guest's programs.
     pub fn root(self) -> &'static Path {
         Path::new(match self {
             Self::Amd64 => "/",

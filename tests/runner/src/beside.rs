@@ -18,13 +18,13 @@ pub const RECEIVER: &str = "h0";
 const MOST: [(u64, f64); 2] = [(100, 900.0), (10_000, 2_500.0)];
 const MOST_STREAMS: u32 = 16;
 
-/// The least share of the rate, in payload, that ESP's streams must have. If questions follow each
-/// other at once, streams and questions together must also have this share. 0.983 is the largest
-/// possible share.
+/// The least share of the rate, in payload, that ESP's streams must have. If each question follows
+/// the previous answer without a pause, streams and questions together must also have this share.
+/// 0.983 is the largest possible share.
 const LEAST_SHARE: f64 = 0.97;
 
-/// While a stream waits for its turn, each other stream has at most this many turns, including the
-/// turns that it has because the waiting stream is skipped.
+/// While a stream waits for its turn (the receiver's leave to send a burst), each other stream has
+/// at most this many turns, including those that it has because the waiting stream is skipped.
 const MOST_TURNS: u32 = 4;
 
 /// The bits that a stream sends in a turn: 21 packets of 1514 bytes.

@@ -165,8 +165,9 @@ fn decode(layout: &Layout, frames: &[Vec<u8>]) -> Result<Vec<Vec<String>>> {
 fn tshark(home: &Path, script: &Path, file: &Path) -> Result<String> {
     const NOBODY: u32 = 65534;
     let mut command = Command::new("tshark");
-    // Two passes, because Wireshark dissects a frame when it reads the frame and again when it
-    // shows the frame. Not as root, because Wireshark runs no scripts as root.
+    // tshark makes two passes, because Wireshark dissects a frame when it reads the frame and again
+    // when it shows the frame. tshark does not run as root, because Wireshark runs no scripts as
+    // root.
     command
         .uid(NOBODY)
         .gid(NOBODY)
@@ -213,7 +214,7 @@ fn split(packet: &[u8], header: usize, length: u16, has_checksum: bool) -> [Stri
 }
 
 /// Returns the first [`BYTES`] fields of the row that tshark must print for the frame. The module's
-/// own parser supplies their values.
+/// own parser supplies the values.
 fn expected(frame: &[u8]) -> Result<Vec<String>> {
     let packet = frame.get(ETHERNET..).context("no Ethernet frame")?;
     let kind = u16::from_be_bytes([frame[12], frame[13]]);

@@ -126,7 +126,7 @@ pub fn run(layout: &Layout, options: &Options) -> Result<bool> {
     }
 }
 
-/// The two ends of the wire: the monitors of both guests.
+/// The QEMU monitors of both guests, each of which cuts and restores the guest's end of the wire.
 struct Cable([Monitor; 2]);
 
 impl Cable {
@@ -235,8 +235,8 @@ fn follow(layout: &Layout, client: Guest, mut cable: Cable, shared: &Shared) -> 
     })
 }
 
-/// Formats a line for people. Where the numbers of both ends must be equal, the line has the
-/// client's number.
+/// Formats the counters of both ends as a line for people. Where the counters of both ends must be
+/// equal, the line has the client's counter.
 fn minute(near: &Figures, far: &Figures) -> String {
     let mut text = format!(
         "{:3}:{:02} min: {} cuts; {} messages, {} MB, {} connections, {} of {} datagrams back, {} packets resent; broken:",

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Sends millions of hostile frames. The program that runs the scenarios makes, sends and counts
-//! the frames in a guest.
+//! Sends millions of hostile frames. In a guest, the program `scenarios` makes, sends and counts
+//! the frames.
 
 use std::time::Duration;
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
 //! `make mpi-hosts` runs Open MPI over ESP between hosts that are namespaces of a guest. `make
-//! programs` runs TCP programs over mapped sockets.
+//! programs` runs TCP programs over mapped sockets, which are TCP sockets whose streams ESP may
+//! carry.
 //!
 //! The guest's root is a toolbox that has the programs. A script, `mpi/tests/hosts` or
 //! `tests/programs/hosts`, sets up the hosts and runs the programs on them.

@@ -38,8 +38,8 @@ const LEAST_FAIRNESS: f64 = 0.97;
 /// finishes, it is a window ahead of the other senders.
 const LEAST_FAIRNESS_OF_TWO_WINDOWS: f64 = 0.95;
 
-/// The most senders for which ESP is judged. The announcements of 64 senders, a packet each, leave
-/// no room for a window in a port of 128 KiB.
+/// The most senders for which ESP is judged. Each sender first sends an announcement, the packet
+/// that starts a transmission. 64 announcements leave no room for a window in a port of 128 KiB.
 const MOST_JUDGED: u32 = 32;
 
 /// The least goodput of a stream on a lossy cable, as a share of its goodput without loss.
@@ -169,8 +169,8 @@ pub fn run(layout: &Layout, options: &Options) -> Result<bool> {
     let beside = options.beside.iter().map(|streams| streams + 1);
     let senders = options.senders.iter().copied().chain(beside).max();
     let hosts = senders.context("no senders")? + 1;
-    // Processes of one real-time priority take turns and do not preempt each other, so the senders
-    // start together.
+    // Removes the kernel's limit on the time of real-time processes. Processes of one real-time
+    // priority take turns and do not preempt each other, so the senders start together.
     let ended = guest.shell("echo -1 >/proc/sys/kernel/sched_rt_runtime_us")?;
     ensure!(ended.status == 0, "{}", ended.text);
     make_switch(&mut guest, options, hosts, &format!(" --ecn {MARKING}"))?;
@@ -225,7 +225,7 @@ pub fn run(layout: &Layout, options: &Options) -> Result<bool> {
     Ok(faults.is_empty())
 }
 
-/// Parses options as from the command line.
+/// Parses `arguments` like the options on a command line.
 fn options(arguments: &[&str]) -> Options {
     #[derive(clap::Parser)]
     struct Line {
@@ -263,8 +263,8 @@ pub struct Sample {
     pub drops: u64,
 }
 
-/// Makes the default switch, and measures each of `protocols` on it, with the protocol's number of
-/// rounds. The switch stays up.
+/// Makes the default switch, and measures each protocol of `protocols` on it, for the number of
+/// rounds given beside the protocol. The switch stays up.
 ///
 /// # Errors
 /// If the guest ends, or a protocol cannot be measured.
@@ -502,8 +502,8 @@ fn print_table(options: &Options, table: &Table) -> String {
     text
 }
 
-/// Describes each result of ESP that breaks its promises, and each cell of any protocol that could
-/// not be measured.
+/// Describes each result of ESP that exceeds a limit, and each cell of any protocol that could not
+/// be measured.
 fn judge(options: &Options, table: &Table) -> Vec<String> {
     let mut faults = Vec::new();
     for ((protocol, kib, senders), cell) in table {

@@ -4,9 +4,9 @@
 //!
 //! Each file becomes a module of the kernel module's own crate and is compiled with the flags that
 //! Kbuild used. The file holds one misuse under `#[cfg(misuse)]`. A comment such as `//~ E0502`
-//! marks the line that the compiler must refuse, and has the code of the error. Without that
-//! configuration, the same file is the control. The control must compile. The control proves that
-//! only the misuse is refused.
+//! marks the line that the compiler must refuse, and has the code of the error. Compiled without
+//! `cfg(misuse)`, the same file is the control. The control must compile, which proves that only
+//! the misuse is refused.
 //!
 //! One compilation takes all controls, another takes all misuses. The compiler continues after an
 //! error. If it does not reach a misuse because of another error, that misuse counts as compiled,

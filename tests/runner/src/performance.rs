@@ -166,8 +166,8 @@ fn to_server(
     })
 }
 
-/// Runs netgauge in the guest for the topic, with the series that suit it. `line` makes the command
-/// from the names of the series' transports.
+/// Runs netgauge in the guest for the topic, with the series that suit the topic. `line` makes the
+/// command from the names of the series' transports.
 fn measure(
     guest: &mut Commands,
     results: &mut Results,
@@ -188,7 +188,8 @@ fn measure(
 /// Measures between three hosts on a switch.
 fn switch(guest: &mut Commands, results: &mut Results) -> Result<()> {
     let hosts = "h0 h1 h2";
-    // Processes of one real-time priority take turns and do not preempt each other.
+    // Removes the kernel's limit on the time of real-time processes. Processes of one real-time
+    // priority take turns and do not preempt each other.
     done(guest, "echo -1 >/proc/sys/kernel/sched_rt_runtime_us")?;
     let up = format!(
         "enet-switch up --hosts 3 --rate {} --buffer {BUFFER}",
@@ -227,7 +228,7 @@ fn switch(guest: &mut Commands, results: &mut Results) -> Result<()> {
 }
 
 /// Measures a stream of ESP from one host and a stream of TCP from another host to a third, with
-/// one congestion control of TCP. Each stream is measured while the other one runs.
+/// `congestion` as TCP's congestion control. Each stream is measured while the other one runs.
 fn beside(guest: &mut Commands, results: &mut Results, congestion: &str) -> Result<()> {
     step::say(&format!("a switch: ESP beside TCP with {congestion}"));
     let marks = if congestion == "dctcp" {

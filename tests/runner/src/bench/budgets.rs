@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The limits of each figure: `netgauge/budgets.toml`.
+//! The limits of each benchmark figure, read from `netgauge/budgets.toml`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -13,8 +13,9 @@ use serde::Deserialize;
 use super::figures::{Figure, JUMBO};
 use crate::layout::Layout;
 
-/// Bases of ratios: the transports TCP (`tcp`) and raw packets (`raw`), the same transport with the
-/// default MTU (`usual`), and the same protocol with copying sends (`copy`).
+/// The bases of ratios. A figure is divided by TCP's figure (`tcp`), by the figure of raw packets
+/// (`raw`), by the same transport's figure with the default MTU (`usual`), or by the figure of the
+/// same protocol with copying sends (`copy`).
 const BASES: [&str; 4] = ["tcp", "raw", "usual", "copy"];
 
 /// Returns the figure with which `figure` is compared for the ratio to `base`; `None` if that
@@ -37,7 +38,7 @@ const LOOSE: f64 = 0.9;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Budget {
-    /// The most instructions.
+    /// The largest number of instructions.
     count: f64,
     /// The largest ratio to TCP's figure.
     tcp: Option<f64>,
@@ -182,7 +183,7 @@ impl Verdict {
         self.outcome().is_ok()
     }
 
-    /// Returns an error that says how the budget is broken.
+    /// Returns an error if the figure breaks its budget.
     ///
     /// # Errors
     /// If the figure could not be measured, has no budget, or exceeds it.

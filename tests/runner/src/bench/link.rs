@@ -10,7 +10,7 @@ use crate::qemu::Wire;
 /// A kind of link. The client is the sender of streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Link {
-    /// A veth pair with the default settings, which passes a large packet whole.
+    /// A veth pair with the default settings, which does not segment a large packet.
     Usual,
     /// A veth pair with the default settings, except for an MTU of 9000.
     Jumbo,
@@ -48,7 +48,7 @@ impl Link {
         }
     }
 
-    /// Returns the options by which netgauge's client reaches the server, see `guest/init`.
+    /// Returns the options by which netgauge's client reaches the server (see `guest/init`).
     pub fn to_server(self) -> String {
         let [device, _] = self.devices();
         let address = match self {
@@ -58,7 +58,8 @@ impl Link {
         format!("--connect {address} --interface {device}")
     }
 
-    /// Returns the arguments that name both ends to a netgauge that holds both; see `guest/init`.
+    /// Returns the arguments that name both ends to a netgauge process that runs both (see
+    /// `guest/init`).
     pub fn ends(self) -> String {
         let [client, server] = self.devices();
         format!("a/{client} b/{server}")

@@ -28,13 +28,13 @@ use crate::programs;
 use crate::qemu::Clock;
 use crate::step;
 
-/// The largest difference between the plugin's instructions and the instructions by the guest's
-/// clock, relative to the instructions by the clock.
+/// The guest's clock counts instructions, as the plugin does. This is the largest difference
+/// between the two counts, relative to the clock's count.
 const TOLERANCE: f64 = 0.01;
 
-/// The largest relative difference for a figure. netgauge reads the clock for figures. So the
-/// clock's instructions exclude netgauge's work between two messages, some 130 instructions. They
-/// include the time in which both ends wait for a timer.
+/// The largest relative difference for a figure, for which netgauge reads the clock. The clock's
+/// count therefore excludes netgauge's work between two messages, some 130 instructions. It
+/// includes the time in which both ends wait for a timer.
 const TOLERANCE_OF_FIGURES: f64 = 0.02;
 
 /// Numbers of blocks that are copied from `/dev/zero` to `/dev/null` to compare the plugin with the
@@ -64,7 +64,7 @@ const NUMBERS: [&str; 7] = [
 struct Section {
     name: &'static str,
     link: Link,
-    /// Transports, each group with its work.
+    /// Groups of transports, each group with the work of its runs.
     parts: &'static [(&'static [&'static str], Work)],
 }
 
@@ -137,7 +137,7 @@ impl Work {
         }
     }
 
-    /// Returns the time that netgauge's report of a run measured in total, in nanoseconds of the
+    /// Returns the total time in `report`, netgauge's report of a run, in nanoseconds of the
     /// guest's clock.
     fn time(self, report: &Value) -> Result<f64> {
         let run = &report["runs"][0];
@@ -248,8 +248,8 @@ impl Row {
     }
 }
 
-/// The plugin records its totals at the first instruction of this kernel function. The second
-/// string is a command that calls the function.
+/// The kernel function at whose first instruction the plugin records its totals, and a command that
+/// calls this function.
 const MARK: (&str, &str) = ("__x64_sys_sethostname", "hostname enet");
 
 /// Waits until the kernel has also freed those objects of an ended process that it frees with a
@@ -264,7 +264,7 @@ struct Counter {
 }
 
 impl Counter {
-    /// Sets up the plugin of a guest that has not executed the mark yet.
+    /// Sets up the plugin of a guest that has not called the function [`MARK`] yet.
     fn new(guest: &Commands, symbols: &Symbols) -> Result<Self> {
         let to = guest.counts()?;
         let from = BufReader::new(to.try_clone()?);
@@ -300,8 +300,8 @@ impl Counter {
         Ok((after.beyond(&before, 1.0), ended))
     }
 
-    /// Compares the plugin's instructions with the instructions by the guest's clock. The work
-    /// never idles, and the clock counts all of its instructions.
+    /// Compares the plugin's instructions with the instructions by the guest's clock. The guest
+    /// never idles during the compared work, so the clock counts all of its instructions.
     fn check(&mut self, guest: &mut Commands) -> Result<()> {
         let mut run = |blocks: u64| {
             let now = "grep 'now at' /proc/timer_list";

@@ -154,7 +154,7 @@ pub fn boot_named(layout: &Layout, name: &str) -> Result<Commands> {
 }
 
 /// Returns the figures that netgauge measures as times. The guest's clock counts instructions, so
-/// the times are instructions.
+/// the times are numbers of instructions.
 fn counted(guest: &mut Commands, wanted: &Wanted) -> Result<Vec<Figure>> {
     let chosen: Vec<_> = SERIES
         .iter()

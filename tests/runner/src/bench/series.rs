@@ -29,7 +29,8 @@ pub struct Series {
     pub link: Link,
     /// The transports that the run measures.
     pub transports: &'static [&'static str],
-    /// Pattern and sizes, as arguments of netgauge: `polled` is a subcommand, and comes first.
+    /// Pattern and sizes, as arguments of netgauge. If the subcommand `polled` is used, it comes
+    /// first.
     pub pattern: &'static str,
     /// Number of tests of each size.
     pub tests: u32,

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
 //! Checks that the guest's kernel does not set or copy memory with byte-wise string instructions.
-//! QEMU counts these once per byte.
 //!
 //! A kernel that assumes fast string instructions (ERMS, FSRM, FSRS) sets or copies in steps of one
-//! byte. QEMU counts each step as an instruction, which a real processor does not execute. An
-//! unrolled loop moves 8 bytes with one to three instructions.
+//! byte. QEMU counts each step as an instruction, but a real processor executes no instruction for
+//! it. An unrolled loop moves 8 bytes with one to three instructions.
 
 use anyhow::{ensure, Context, Result};
 
@@ -27,7 +26,7 @@ const MOST: [(&str, f64); 6] = [
 /// Measures the functions in the guest, and checks all figures against [`MOST`].
 ///
 /// # Errors
-/// If a figure is too high, with the remedy in the message, or if the guest does not report.
+/// If a figure is too high (the message then names the remedy), or if the guest does not report.
 pub fn check(guest: &mut Commands) -> Result<()> {
     let ended = guest.shell("chrt -f 1 scenarios --scale strings")?;
     ensure!(ended.status == 0, "setting and copying: {}", ended.text);

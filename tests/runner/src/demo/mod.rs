@@ -30,9 +30,9 @@ use crate::step;
 /// Time limit for a measurement; many times the usual duration.
 const PATIENCE: Duration = Duration::from_secs(900);
 
-/// The stream protocols that share a port: Linux' default TCP, and ESP. After the given number of
-/// rounds of many senders, the protocol's median is reproducible. ESP needs few rounds, because
-/// they are all alike.
+/// The stream protocols that share a port: Linux' default TCP, and ESP. The number is how many
+/// rounds of many senders make the protocol's median reproducible. ESP needs few rounds, because
+/// its rounds are all alike.
 const STREAMS: [(&str, u32); 2] = [("cubic", 25), ("esp", 5)];
 
 /// Sizes with reproducible results. With TCP, 32 senders of 64 KiB overflow a port in every round.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The page as a picture.
+//! Draws the panels of the demonstration as a picture.
 
 use anyhow::{anyhow, Result};
 use plotters::coord::Shift;
@@ -34,7 +34,7 @@ const OUR_NAMES: [&str; 3] = ["edp", "esp", "enet run"];
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 type Drawn<'a> = Result<(), DrawingAreaErrorKind<<SVGBackend<'a> as DrawingBackend>::ErrorType>>;
 
-/// Draws the panels, and the lines of text `below` under them.
+/// Draws the panels, and under them the lines of text in `below`.
 ///
 /// # Errors
 /// The errors of plotters.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! An unmodified program of Debian: GETs from redis while other hosts stream to its host, once over
-//! TCP, and once with `enet run`.
+//! An unmodified program of Debian: GETs from redis while other hosts stream to redis' host. The
+//! GETs are measured twice, over TCP and with `enet run`.
 
 use std::path::PathBuf;
 
@@ -43,7 +43,7 @@ pub fn files(layout: &Layout) -> Vec<(PathBuf, PathBuf)> {
 ///
 /// # Errors
 /// If a program fails, the guest ends, the streams do not run, or ESP does not carry the
-/// connections that it should.
+/// connections that it should carry.
 pub fn measure(guest: &mut Commands) -> Result<[Gets; 2]> {
     let mut by = |(run_by, requests): (&str, u32)| {
         let what = format!(
