@@ -240,7 +240,8 @@ impl Guest {
             let left = self.allowance.wait();
             let line = match self.heard.pop_front() {
                 Some(line) => Ok(line),
-                // Without this, a guest that prints without end would never reach its deadline.
+                // Checked before a line is received, because a guest that prints without end would
+                // otherwise never reach its deadline.
                 None if left.is_zero() => Err(RecvTimeoutError::Timeout),
                 None => self.lines.recv_timeout(left),
             };
@@ -373,7 +374,7 @@ const PROGRAMS: &str = "programs";
 const MONITOR: &str = "monitor";
 const COUNTS: &str = "counts";
 
-/// The monitor's name for the end of a wire that this guest has.
+/// The monitor's name for this guest's end of a wire.
 pub const WIRE: &str = "wire";
 
 /// Packets on a wire within a guest are held for this time, so that several are sent together.

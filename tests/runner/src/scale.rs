@@ -3,8 +3,8 @@
 //! The cost of many connections over ESP and over TCP: memory, instructions, connections per
 //! second, and ports.
 //!
-//! One guest, whose clock counts instructions, has two namespaces joined by a cable. In it, the
-//! program that runs the scenarios measures the costs and judges them.
+//! One guest, whose clock counts instructions, has two namespaces joined by a cable. In the guest,
+//! the program `scenarios` measures the costs and judges them.
 
 use std::time::Duration;
 

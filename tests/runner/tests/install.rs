@@ -72,8 +72,8 @@ fn the_oldest_kernel_is_the_same_everywhere() {
     }
 }
 
-/// Runs packaging/rack with an ssh that records its commands. Checks which host does what, and
-/// where the installation stops.
+/// Runs packaging/rack with an ssh that records its commands. Checks the commands on each host, and
+/// at which host the installation stops.
 #[test]
 fn a_rack_is_installed_host_by_host_until_one_fails() {
     let project = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");

@@ -112,7 +112,7 @@ fn each_wrapper_has_a_row() {
 }
 
 /// Fails if nothing calls a name in `bindings.allow`. The pattern for `sysctl` is exempt, because
-/// it has names of several kernels.
+/// it lists functions of several kernel versions.
 #[test]
 fn each_allowed_function_is_called() {
     let called = called();

@@ -50,8 +50,8 @@ impl Tracer {
         let pipe = directory.path().join("log");
         let status = Command::new("mkfifo").arg(&pipe).status()?;
         ensure!(status.success(), "mkfifo: {status}");
-        // Opened for reading and writing, so that QEMU never sees the end of the pipe, and never
-        // blocks because the pipe has no reader.
+        // The pipe is opened for reading and writing, so that QEMU never sees the end of the pipe,
+        // and never blocks because the pipe has no reader.
         let log = OpenOptions::new().read(true).write(true).open(&pipe)?;
         let mut monitor = guest.monitor()?;
         monitor.command(&format!("logfile {}", pipe.display()))?;
@@ -107,7 +107,7 @@ impl Tracer {
     }
 }
 
-/// Changes what QEMU logs, and stops the guest meanwhile. A running guest could translate a block
+/// Changes what QEMU logs, while the guest is stopped. A running guest could translate a block
 /// before the change, and QEMU would execute that block later without having listed it.
 fn set_log(monitor: &mut Monitor, what: &str) -> Result<()> {
     monitor.command("stop")?;

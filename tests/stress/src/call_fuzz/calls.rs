@@ -75,9 +75,9 @@ const LENGTHS: [usize; 16] = [
     0, 1, 2, 6, 11, 15, 16, 17, 128, 1483, 1489, 1494, 1500, 4096, 32768, ROOM,
 ];
 
-/// The requests of `ioctl(2)` for sockets that change nothing outside of the socket. The request
-/// that sets the owner of signals is missing, since a random number would name another process;
-/// `fcntl(2)` sets the owner instead.
+/// The `ioctl(2)` requests that change nothing outside of the socket. The request that sets the
+/// owner of signals is missing, because a random argument would name another process. `fcntl(2)`
+/// sets the owner instead.
 const REQUESTS: [u64; 14] = [
     libc::FIONREAD, // SIOCINQ
     libc::TIOCOUTQ, // SIOCOUTQ
@@ -287,7 +287,7 @@ impl Caller<'_> {
             _ => Kind::ALL[self.rng.usize(..Kind::ALL.len())],
         };
         if kind == Kind::Uring {
-            // A separate thread makes these calls.
+            // A separate thread starts the operations of io_uring.
             return;
         }
         self.common.tally.begin(kind);
@@ -632,7 +632,7 @@ impl Caller<'_> {
     /// Receives a descriptor that some process has sent.
     fn take(&mut self) -> c_long {
         // The kernel writes a descriptor number into the buffers, so they are on the thread's
-        // stack: other threads could overwrite the number in the arena.
+        // stack. In the arena, other threads could overwrite the number.
         let mut byte = 0u8;
         let mut control = [0u64; 3];
         let mut vector = libc::iovec {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Random calls with random arguments. They come from threads of processes, which are killed at
-//! random. Meanwhile devices go down and up, and the module is unloaded.
+//! Random calls with random arguments, made by the threads of processes that are killed at random.
+//! Meanwhile devices go down and up, and the module is unloaded.
 
 mod arena;
 mod calls;
@@ -69,7 +69,7 @@ impl Report {
                     self.unloads.0 += 1;
                     Ok(())
                 }
-                // Another worker is loading the module at this moment.
+                // A worker is loading the module at this moment.
                 Some(libc::ENOENT | libc::EBUSY) => Ok(()),
                 _ => Err(error).context("delete_module"),
             },
@@ -91,8 +91,8 @@ pub fn run(campaign: Campaign) -> Result<Report> {
         host.namespace.ip(&format!("link set {DEVICE} up\n"))?;
     }
     module::ensure_loaded()?;
-    // A connection whose peer was killed while the wire was cut may take the longest time to end,
-    // hence the second wait.
+    // A connection whose peer was killed while the wire was cut takes the longest time to end. It
+    // may outlast the first wait, so there is a second one.
     lab.await_no_sockets().or_else(|_| lab.await_no_sockets())?;
     module::reload().context("loading it again")?;
     before.is_held_again()?;

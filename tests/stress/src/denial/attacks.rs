@@ -203,7 +203,7 @@ pub const STRAYS: Attack = Attack {
     bounds: bounds(6_000.0, 0.8, 0.0, ""),
 };
 
-/// Sends packets in b's name for its connection with a, with wrong numbers.
+/// Sends packets with wrong numbers to a, in b's name, for the connection between a and b.
 fn forged(lab: &Lab, flags: u8) -> Result<Figures> {
     let listener = lab.a.esp_listener(PORT, 16)?;
     let client = lab.b.esp_connected(&lab.b.to(&lab.a, PORT))?;
@@ -366,8 +366,8 @@ fn unread(lab: &Lab) -> Result<Figures> {
     })
 }
 
-/// Opens `COUNT` connections of stations to a listener of host a, and sends the frames that `tease`
-/// makes while it measures a stream from b.
+/// Opens `COUNT` connections of stations to a listener of host a. Then measures a stream from b
+/// while it sends the frames that `tease` makes.
 fn announcers(
     lab: &Lab,
     mut tease: impl FnMut(&mut [Dialed], u64) -> Vec<u8> + Send,

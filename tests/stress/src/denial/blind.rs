@@ -82,8 +82,9 @@ impl fmt::Display for Accepted {
 /// How many acknowledgement numbers the host accepts in the busy connection: the number of each
 /// packet in flight, and the number that follows the last one.
 const IN_FLIGHT: u32 = WINDOW as u32 + 1;
-/// The number of plausible sequence numbers in an empty packet. They are up to twice the largest
-/// window before or behind the expected one, and there is one more for a probe.
+/// The number of plausible sequence numbers in an empty packet. They differ from the expected
+/// number by at most twice the largest window, in either direction. A probe makes one more number
+/// plausible.
 const PLAUSIBLE: u32 = 4 * LARGEST_WINDOW + 2;
 /// The counts for data without ACK, which are never accepted: no sequence number is right, and the
 /// acknowledgement number does not matter.
@@ -168,7 +169,7 @@ struct Victim {
 impl Drop for Victim {
     fn drop(&mut self) {
         // Ignored because the test is over. The linger time is 0, so that the connection ends at
-        // once: its peer would never answer a FIN.
+        // once, because its peer would never answer a FIN.
         let _ = self.socket.set_linger(Some(0));
     }
 }
@@ -233,7 +234,7 @@ impl<'a> Stage<'a> {
         Ok(())
     }
 
-    /// Returns the number behind the last packet that the host has sent.
+    /// Returns the sequence number that follows the last packet that the host has sent.
     fn sent(&mut self, peer: &Dialed) -> Result<u16> {
         let mut behind = peer.expected;
         for header in self.all_is_taken(peer)? {
