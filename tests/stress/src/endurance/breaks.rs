@@ -16,9 +16,9 @@ const CONNECTING: &[i32] = &[libc::ETIMEDOUT, libc::ECONNRESET];
 
 /// Errnos with which a cut may end a call on a connection. `ETIMEDOUT` means that there was no
 /// answer. `ECONNRESET` means that the other end reset the connection. `EPIPE` and `ENOTCONN` come
-/// from a send or shutdown after one of these was reported. `EAGAIN` means that the time limit of
-/// this program's sockets has expired, because the other end is gone and this end has nothing to
-/// send.
+/// from a send or shutdown after `ETIMEDOUT` or `ECONNRESET` was reported. `EAGAIN` means that the
+/// time limit of this program's sockets has expired, because the other end is gone and this end has
+/// nothing to send.
 const CONNECTED: &[i32] = &[
     libc::ETIMEDOUT,
     libc::ECONNRESET,

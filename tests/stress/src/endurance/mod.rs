@@ -41,7 +41,7 @@ const PORT: u16 = 2880;
 const CLIENT: [u8; 6] = [2, 0, 0, 0, 0, 1];
 const SERVER: [u8; 6] = [2, 0, 0, 0, 0, 2];
 
-/// The interval at which memory and hanging lanes are checked.
+/// The interval at which memory is sampled, and lanes (threads of traffic) that hang are found.
 const SAMPLE: Duration = Duration::from_secs(1);
 
 /// One of the two guests.
@@ -159,11 +159,12 @@ impl Before {
         })
     }
 
-    /// Checks that neither a socket nor the memory of one is left on `hosts`; returns a summary.
+    /// Checks that neither a socket nor the memory of a socket is left on `hosts`; returns a
+    /// summary.
     fn judge(&self, hosts: &[&Host]) -> Result<String> {
         for host in hosts {
             // The last sockets may have been closed just before this check. An end that gets no
-            // answer takes 10 s to close.
+            // answer takes 10 s to close, so a failed wait is repeated once.
             host.await_no_sockets()
                 .or_else(|_| host.await_no_sockets())?;
         }
@@ -323,8 +324,8 @@ struct Watching<'a> {
     prints: bool,
 }
 
-/// Runs all lanes while the link is cut and restored. Then restores the link and waits for the
-/// lanes to end.
+/// Runs all lanes (threads of traffic) while the link is cut and restored. Then restores the link
+/// and waits for the lanes to end.
 fn conduct(
     road: Road<'_>,
     link: &dyn Link,

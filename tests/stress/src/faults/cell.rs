@@ -129,8 +129,8 @@ impl Cell {
             );
         }
         let lost = tally.lost.load(Relaxed) + tally.discarded.load(Relaxed);
-        // Lost acknowledgements need no reaction: a later acknowledgement, or the answer to a
-        // probe, replaces them.
+        // Lost acknowledgements need no reaction, because a later acknowledgement, or the answer to
+        // a probe, replaces them.
         let answers_only = self.way == Way::Back && self.traffic == Traffic::Bulk;
         ensure!(
             lost < 20 || answers_only || figures.resent + figures.requests > 0,

@@ -49,8 +49,8 @@ pub enum Traffic {
     /// 50 connections at once with 16 KiB in each direction; 10 connections in a much slower
     /// kernel.
     Many,
-    /// 100 connections, 10 at a time. Every other one is closed as soon as it is open; the rest
-    /// carry a message and its answer.
+    /// 100 connections, 10 at a time. Every second connection is closed as soon as it is open; the
+    /// rest carry a message and its answer.
     Storm,
 }
 

@@ -47,8 +47,8 @@ pub struct Cast<'a> {
     pub received: u64,
 }
 
-/// Returns whether a call may fail with `errno`, if a neighbour may send any frames. For instance,
-/// a record may be larger than allowed by the peer's SYN, which may be forged.
+/// Returns whether a call may fail with `errno` on a host whose neighbour sends arbitrary frames.
+/// For instance, a record may be larger than the peer's SYN allows, because that SYN may be forged.
 fn is_expected(call: &str, errno: i32) -> bool {
     let expected: &[i32] = match call {
         "connect" => &[libc::EINPROGRESS, libc::EADDRNOTAVAIL, libc::ECONNREFUSED],
@@ -271,7 +271,7 @@ impl<'a> Cast<'a> {
             let sent = match (by, from_a) {
                 (Some(to), _) => socket.send_to(bytes, 0, &to),
                 (None, None) => socket.send(bytes, 0),
-                // The labelled device takes no datagrams.
+                // The device that adds an MPLS label takes no datagrams.
                 (None, Some(_)) => Ok(0),
             };
             if let Err(error) = sent {

@@ -141,8 +141,8 @@ impl Lanes {
 fn offloaded(frame: &[u8], rng: &mut Rng) -> Vec<u8> {
     let needs_checksum = 1; // VIRTIO_NET_HDR_F_NEEDS_CSUM
     let mut told = vec![needs_checksum, 0];
-    // The header length, the segment size, the offset at which the sum starts, and the offset of
-    // the checksum from there.
+    // These numbers are the header length, the segment size, the offset at which the sum starts,
+    // and the offset of the checksum from that start.
     let start = rng.u16(..frame.len().min(64) as u16);
     let offset = rng.u16(..32);
     for number in [0, 0, start, offset] {

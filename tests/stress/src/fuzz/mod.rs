@@ -100,7 +100,7 @@ pub fn attack(plan: Plan) -> Result<Report> {
     }
     drop(world);
     module::await_unused()?;
-    // Sockets are freed only after a grace period, so their memory is awaited.
+    // Sockets are freed only after a grace period, so this loop waits until their memory is free.
     let mut left = slabs.clone();
     eventually("the memory of all sockets", || {
         left = sockets_in_memory()?;
@@ -203,8 +203,8 @@ impl<'a> Attack<'a> {
                 note(&format!("{told} tenths of the frames are sent"));
             }
             if steps % TAP == 0 {
-                // A packet socket also receives all frames. While it is open, the buffers of the
-                // frames are shared, and its queue holds them.
+                // This packet socket receives all frames as well. While the socket is open, it
+                // shares the frames' buffers, and its queue keeps them.
                 tap = match tap {
                     None => Some(PacketSocket::open(
                         &self.world.b.namespace,

@@ -82,8 +82,8 @@ impl Mutation {
         Self::Foreign,
     ];
 
-    /// Returns a random kind except [`Self::Late`], which only the forwarding of valid frames
-    /// applies.
+    /// Returns a random kind except [`Self::Late`], because only the code that forwards valid
+    /// frames applies that kind.
     pub fn any(rng: &mut Rng) -> Self {
         loop {
             let one = Self::ALL[rng.usize(..Self::ALL.len())];
@@ -99,7 +99,7 @@ impl Mutation {
 pub struct Numbers {
     /// The sequence number that the receiver expects next.
     pub sequence: u16,
-    /// The number behind the last packet that the receiver has sent.
+    /// The sequence number that follows the last packet that the receiver has sent.
     pub acknowledgement: u16,
 }
 
@@ -115,7 +115,7 @@ const GROUPS: [[u8; 6]; 5] = [
     [0xff; 6],
     [0x01, 0, 0x5e, 0, 0, 1],
     [0x33, 0x33, 0, 0, 0, 1],
-    // Bridges do not forward this reserved address.
+    // Bridges do not forward frames to these reserved addresses.
     [0x01, 0x80, 0xc2, 0, 0, 0],
     [0x01, 0x80, 0xc2, 0, 0, 0x0e],
 ];
@@ -309,8 +309,8 @@ fn forge(frame: &mut Vec<u8>, numbers: Numbers, rng: &mut Rng) {
         flags,
         ..header
     };
-    // Half of the packets get a correct checksum. With only wrong ones, the code behind the check
-    // would never run.
+    // Half of the packets get a correct checksum. Otherwise the code behind the check of the
+    // checksum would never run.
     let mask = header.mask_in(frame).unwrap_or(0);
     frame.truncate(14);
     frame.extend(if rng.bool() {

@@ -51,7 +51,7 @@ impl State {
 struct Half {
     opened: bool,
     ended: bool,
-    /// The number behind the last sequence number that this side used.
+    /// The number that follows the last sequence number of this side.
     next: u16,
 }
 

@@ -10,12 +10,12 @@
 //!                     xp === x
 //! ```
 //!
-//! Frames that a sends end at ap, and frames from b to a end at bp; only the fuzzer forwards them.
-//! Frames sent through bp reach b directly. Frames sent through x are cloned by the bridge, which
-//! learns no addresses and so floods all ports.
+//! Frames from host a end at ap, and frames from host b to host a end at bp; only the fuzzer
+//! forwards them. Frames sent through bp reach host b directly. Frames sent through x are cloned by
+//! the bridge, which learns no addresses and so floods all ports.
 //!
-//! The driver of a polls in a thread, without GRO, so the protocol gets the packets of a poll as
-//! one list. The driver of b polls with GRO; while GRO is off it does not poll at all. Both hosts
+//! Host a's driver polls in a thread, without GRO, so the protocol gets the packets of a poll as
+//! one list. Host b's driver polls with GRO; while GRO is off, it does not poll at all. Both hosts
 //! have further devices for tags and tunnels. No device accepts GSO packets, so the core segments
 //! them before sending.
 
