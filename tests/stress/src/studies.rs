@@ -24,7 +24,7 @@ pub enum Study {
     Turns,
     /// The instructions that it costs the kernel to set or copy a byte, for `make bench`.
     Strings,
-    /// A minute in which connections are opened and closed at a rate.
+    /// A minute in which connections are opened and closed at a fixed rate.
     Churn,
     /// The time for which a port stays taken after its connection has closed.
     Ports,
@@ -36,8 +36,8 @@ const CROWDS: [usize; 4] = [1, 100, 1000, 10_000];
 /// The number of connections that take turns in a dialogue.
 const IN_TURN: usize = 100;
 
-/// The largest allowed ratio of ESP's half round trip with the most open connections to its half
-/// round trip with a single connection.
+/// The largest allowed ratio between ESP's half round trips in two cases: with the most open
+/// connections, and with a single connection.
 const DEAREST: f64 = 1.03;
 
 /// Connections opened and closed per second, and the duration in seconds.
@@ -98,7 +98,7 @@ fn cost(lab: &Lab) -> Result<()> {
     for (protocol, port) in BOTH.into_iter().zip(2860..) {
         let mut alone = None;
         let mut crowd = Crowd::open(lab, protocol, port, 1)?;
-        // Warm up: the first use costs more.
+        // Warm up, because the first use costs more.
         crowd.half_round_trip(1, 100)?;
         churn(lab, protocol, port + 100, RATE, 100)?;
         for count in CROWDS {
@@ -128,7 +128,7 @@ fn cost(lab: &Lab) -> Result<()> {
 fn turns(lab: &Lab) -> Result<()> {
     for (protocol, port) in BOTH.into_iter().zip(2860..) {
         let crowd = Crowd::open(lab, protocol, port, IN_TURN)?;
-        // Warm up: the first use costs more.
+        // Warm up, because the first use costs more.
         crowd.half_round_trip_in_turn(IN_TURN, 5)?;
         let half = crowd.half_round_trip_in_turn(IN_TURN, 20)?;
         println!("{protocol} {half:.0}");

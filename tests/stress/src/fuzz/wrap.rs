@@ -116,8 +116,8 @@ impl Wrap {
         }
     }
 
-    /// Returns whether the device can send datagrams. The labelled device cannot, because its
-    /// packets are taken for ESP.
+    /// Returns whether the device can send datagrams. The device that adds an MPLS label cannot,
+    /// because its packets are taken for ESP.
     pub fn takes_datagrams(self) -> bool {
         self != Self::Mpls
     }

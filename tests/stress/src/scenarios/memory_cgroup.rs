@@ -139,8 +139,8 @@ const TRIALS: &[Trial] = &[
     Trial {
         what: "connections, both ends",
         count: 1500,
-        // The connection's entries in the tables of both hosts, and the data that security modules
-        // keep for the accepted socket.
+        // The uncharged memory holds the connection's entries in the tables of both hosts, and the
+        // data that security modules keep for the accepted socket.
         uncharged: 512,
         call: |lab, count| {
             let listener = lab.b.esp_listener(990, 16)?;
@@ -174,7 +174,7 @@ const TRIALS: &[Trial] = &[
     Trial {
         what: "attempts to connect, each by a device of its own",
         count: DEVICES,
-        // The device's ACK queue.
+        // The uncharged memory is the device's ACK queue.
         uncharged: 4096,
         call: attempts,
     },
@@ -194,8 +194,8 @@ const TRIALS: &[Trial] = &[
     Trial {
         what: "datagrams that wait in a queue",
         count: 40,
-        // The `sk_buff`s of the datagrams that fit into the send buffer, where each takes 768
-        // bytes.
+        // The uncharged memory holds the `sk_buff`s of the datagrams that fit into the send buffer,
+        // where each datagram takes 768 bytes.
         uncharged: 212_992 / 768 * DESCRIPTOR,
         call: |lab, count| {
             let there = nobody_by(lab, "slow0")?;
@@ -228,7 +228,7 @@ const TRIALS: &[Trial] = &[
     Trial {
         what: "bytes that wait for a reader",
         count: 20,
-        // The receive buffer, and a window.
+        // The uncharged memory is the receive buffer and a window.
         uncharged: 256 << 10,
         call: |lab, count| {
             let listener = lab.b.esp_listener(992, 16)?;

@@ -223,7 +223,8 @@ fn stream_receives(injection: &Injection, (a, b): (&Socket, &Socket), bytes: &[u
     Ok(())
 }
 
-/// Sends with zero copy. A send that fails has no completion, and its number goes to the next send.
+/// Sends with zero copy. A send that fails has no completion, and the next send gets the number of
+/// the failed send.
 fn stream_sends_in_place(
     injection: &Injection,
     (a, b): (&Socket, &Socket),

@@ -30,8 +30,9 @@ fn established(host: &Host) -> Result<usize> {
         .count())
 }
 
-/// A slow kernel gets fewer connections. Idle connections probe each other every half minute, and a
-/// slow kernel cannot answer the 700 probes per second of 10,000 connections.
+/// Opens 10,000 connections, or fewer in a slow kernel. The ends of an idle connection probe each
+/// other every half minute, and a slow kernel cannot answer the 700 probes per second of 10,000
+/// connections.
 fn crowd() -> Outcome {
     let count = 10_000 / factor() as usize;
     note(&format!("{count} connections"));
@@ -84,7 +85,7 @@ fn cost(lab: &Lab) -> Outcome {
 }
 
 fn port_is_free(lab: &Lab) -> Outcome {
-    // Both ends have closed, so the port is free at once: there is no TIME_WAIT.
+    // Both ends have closed, and ESP has no TIME_WAIT, so the port is free at once.
     let rested = port_rests(lab, Protocol::Esp, PORT, true, Duration::from_secs(1))?;
     let rested = rested.context("the port was still taken after a second")?;
     note(&format!("free after {rested:?}"));
