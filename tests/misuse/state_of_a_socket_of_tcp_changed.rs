@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Our code sets the state of a TCP socket, which then claims to have an accept queue.
+//! The module sets the state of a TCP socket, which then claims to have an accept queue.
 
 use crate::net::inet::{StreamCall, Streams};
 use crate::net::sock::TcpState;

@@ -67,7 +67,7 @@ static struct sockaddr_en on_interface(const char *name, in_port_t port)
 	return address;
 }
 
-/* Copies up to the end of `from`; continues short writes. */
+/* Copies `from` to `to` until `from` ends; continues after short writes. */
 static void copy(int from, int to)
 {
 	static char buffer[64 * 1024];

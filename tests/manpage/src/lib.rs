@@ -21,7 +21,7 @@ pub fn page(name: &str) -> String {
 /// ones, and no other option.
 ///
 /// # Panics
-/// If the page misses an option, or has another one.
+/// If the page misses an option, or has an option that `command` lacks.
 pub fn has_all_options(name: &str, mut command: Command) {
     command.build();
     let mut there = BTreeSet::new();

@@ -282,9 +282,8 @@ pub fn acknowledgements(results: &Results) -> Result<Section> {
     Ok(section)
 }
 
-/// Returns p_rrq of Treydte (2007, 6.1.1). A window has `packets` packets. The result is the share
-/// of windows in which some packets arrive first, or none, and then all further packets, at least
-/// one, are lost.
+/// Returns p_rrq of Treydte (2007, 6.1.1): the share of windows of `packets` packets whose last
+/// packets, at least one, are lost, while all packets before them arrive.
 fn tail_lost(loss: f64, packets: f64) -> f64 {
     (loss * (1.0 - loss).powf(packets) - loss.powf(packets + 1.0)) / (1.0 - 2.0 * loss)
 }

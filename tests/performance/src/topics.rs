@@ -44,7 +44,7 @@ pub enum Topic {
     Dialogue,
     /// Dialogues of messages so large that only streams support them.
     LargeDialogue,
-    /// Dialogues with non-blocking calls. A call of `poll` precedes each of them.
+    /// Dialogues with non-blocking calls. A call of `poll` precedes each non-blocking call.
     Nonblocking,
     /// Dialogues with buffers of this number of KiB.
     Buffers(u32),

@@ -113,7 +113,7 @@ mod tests {
         let mut caches = Caches::default();
         assert_eq!(misses(&mut caches, [60]), (2, 2));
         assert_eq!(misses(&mut caches, [0, 64]), (0, 0));
-        // The last byte of a line, and the first byte of the next line.
+        // These are the last byte of a line, and the first byte of the next line.
         caches.access(191, 1);
         caches.access(192, 1);
         assert_eq!((caches.first_misses, caches.second_misses), (4, 4));
@@ -149,12 +149,13 @@ mod tests {
             assert_eq!(misses(&mut caches, lines()), (bytes / 64, bytes / 64));
             misses(&mut caches, lines())
         };
-        // Lines that fit hit in the second pass. With one line more in each set, no line hits.
+        // If all lines fit into a level, each access of the second pass is a hit in that level.
+        // With one line more in each set of the level, no access is.
         assert_eq!(run(32 << 10), (0, 0));
         assert_eq!(run(36 << 10), (36 << 4, 0));
         assert_eq!(run(1 << 20), (1 << 14, 0));
         assert_eq!(run((1 << 20) + (64 << 10)), (17 << 10, 17 << 10));
-        // 16 lines of one set of the second level, of which the first level holds 8.
+        // All 16 lines belong to one set of the second level, and the first level holds 8 of them.
         let mut caches = Caches::default();
         let same_set = |number: u64| number << 16;
         assert_eq!(misses(&mut caches, (0..16).map(same_set)), (16, 16));

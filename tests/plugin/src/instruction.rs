@@ -5,7 +5,7 @@
 /// The kinds of instructions that are counted separately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Any other instruction.
+    /// An instruction that is neither locked nor a repeated string instruction.
     Plain,
     /// The instruction locks the memory that it changes: it has the prefix `lock`, or exchanges a
     /// register with memory.

@@ -120,7 +120,7 @@ struct Counter {
     locked: Number,
     memory: Mutex<Memory>,
     strings: Mutex<Strings>,
-    /// The address of the mark; 0 if there is none.
+    /// The address of the mark, the instruction at which totals are recorded; 0 if there is none.
     mark: AtomicU64,
     /// The totals at each execution of the mark since the last request.
     marked: Mutex<Vec<Totals>>,
