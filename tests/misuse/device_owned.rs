@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A task holds a reference to a device while it sleeps, so that `ip link del` blocks on the task.
+//! A sleeping task holds a reference to a device, so that `ip link del` blocks on the task.
 
 use crate::net::device::Device;
 use kernel::sync::aref::ARef;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A packet found by its number is used after it may have left the queue.
+//! A packet that was found by its number is used after the packet may have left the queue.
 
 use crate::net::seq_queue::{SeqQueue, Sequenced};
 

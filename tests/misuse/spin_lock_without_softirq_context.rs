@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A task takes the receive path's lock while a softirq may interrupt it.
+//! A task takes the receive path's lock while a softirq may interrupt the task.
 
 use crate::net::sock::{Protocol, Sock};
 use crate::net::softirq;

@@ -243,7 +243,7 @@ impl Commands {
         }
     }
 
-    /// Sends init a line and waits until its command ends.
+    /// Sends init a line and waits until the line's command ends.
     ///
     /// # Errors
     /// The errors of [`Commands::run`].

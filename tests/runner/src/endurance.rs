@@ -23,7 +23,8 @@ use crate::scenarios;
 use crate::step;
 
 /// A guest that prints nothing for this long is ended. The client prints at every cut and in every
-/// minute. At the end, its last connections may take as long as any connection may.
+/// minute. At the end, the client prints nothing until its last connections have ended, which may
+/// take as long as a connection is allowed to last.
 const SILENCE: Duration = Duration::from_secs(600);
 
 /// Options of the endurance run.

@@ -9,8 +9,8 @@
 //! the misuse is refused.
 //!
 //! One compilation takes all controls, another takes all misuses. The compiler continues after an
-//! error. If it does not reach a misuse because of another error, that misuse counts as compiled,
-//! so no misuse can pass unnoticed.
+//! error. If the compiler does not reach a misuse because of another error, that misuse counts as
+//! compiled, so no misuse can pass unnoticed.
 
 use std::fs;
 use std::io::Write;

@@ -301,7 +301,7 @@ impl Counter {
     }
 
     /// Compares the plugin's instructions with the instructions by the guest's clock. The guest
-    /// never idles during the compared work, so the clock counts all of its instructions.
+    /// never idles during the compared work, so the clock counts all instructions of this work.
     fn check(&mut self, guest: &mut Commands) -> Result<()> {
         let mut run = |blocks: u64| {
             let now = "grep 'now at' /proc/timer_list";

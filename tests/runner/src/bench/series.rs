@@ -174,8 +174,8 @@ pub const SERIES: &[Series] = &[
     },
 ];
 
-/// Half a round trip of one byte on each of 100 connections in turn. The scenarios' program
-/// measures it, because netgauge has only one connection.
+/// Half a round trip of one byte on each of 100 connections in turn. The program `scenarios`
+/// measures this figure, because netgauge has only one connection.
 pub const TURNS: &str = "turns-100";
 
 impl Series {

@@ -22,7 +22,7 @@ const ROUND_TRIPS: [u64; 2] = [50, 650];
 /// Numbers of bytes in the first and in the second transfer.
 const BYTES: [u64; 2] = [512 << 10, 3584 << 10];
 /// Factor on [`BYTES`] for a transport that passes many packets at a time through the kernel. With
-/// it, a transfer takes about as many instructions as with other transports.
+/// this factor, a transfer takes about as many instructions as with other transports.
 pub const MANY_AT_A_TIME: u64 = 8;
 
 /// Shares of all instructions, 0 to 1.

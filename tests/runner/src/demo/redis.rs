@@ -20,8 +20,8 @@ const SCRIPT: &str = "usr/bin/redis-gets";
 /// its number of requests. The requests take about a second, so that the figures are reproducible.
 const RUNS: [(&str, u32); 2] = [("", 300), ("enet run --quiet --require --", 3000)];
 
-/// The least share of its rate that the port of redis' host must carry. If the port carries less,
-/// the streams do not run during the requests.
+/// The port of redis' host must carry at least this share of the port's rate. If the port carries
+/// less, the streams do not run during the requests.
 const LEAST_BUSY: f64 = 0.9;
 
 /// The results of redis-benchmark.

@@ -213,7 +213,7 @@ impl Caller<'_> {
             1 => (self.memory(256) as u64, self.rng.u64(..256)),
             _ => (0, 0),
         };
-        // `msg_iovlen` is an unsigned long; sometimes it is wrong.
+        // `msg_iovlen` is an unsigned long. The fuzzer sometimes stores a wrong value.
         let count = if self.rng.u8(..32) == 0 {
             self.rng.u64(..2000)
         } else {

@@ -104,7 +104,7 @@ pub fn run(campaign: Campaign) -> Result<Report> {
 /// Runs a campaign for `seconds` and prints its results.
 ///
 /// # Errors
-/// As [`run`].
+/// The errors of [`run`].
 pub fn print(seed: u64, seconds: u64) -> Result<()> {
     println!("seed {seed}, {seconds} s");
     let report = run(Campaign {
@@ -143,8 +143,9 @@ fn warm(lab: &Lab) -> Result<()> {
 /// The slab caches of the kernel objects that sockets consist of, each with its bytes in use.
 struct Held(Vec<(String, i64)>);
 
-/// A bound in bytes. It is larger than the idle objects in the processors' own caches, and smaller
-/// than a leak in hundreds of thousands of calls.
+/// In a run, a slab cache must grow by less than this, in bytes. The bound is larger than the idle
+/// objects in the processors' own caches, and smaller than a leak in hundreds of thousands of
+/// calls.
 const SLACK: i64 = 4 << 20;
 
 impl Held {

@@ -58,7 +58,7 @@ fn esp(lab: &Lab, number: u64, header: EspHeader) -> Vec<u8> {
     ethernet(lab.a.mac, address(number), ETH_P_ESP, &header.packet(&[]))
 }
 
-/// Measures the share of its goodput that a stream keeps during a flood, and the cost of a frame.
+/// Measures the share of a stream's goodput that remains during a flood, and the cost of a frame.
 fn beside_a_stream(lab: &Lab, make: &mut (dyn FnMut(u64) -> Vec<u8> + Send)) -> Result<Figures> {
     let wire = wire(lab)?;
     let (from, to, _listener) = stream(lab, PORT + 50, 16)?;
@@ -248,8 +248,8 @@ fn requests(lab: &Lab) -> Result<Figures> {
     const REQUESTS: usize = 1000;
     let (mut station, client) = Station::connect(lab, PORT)?;
     client.set_nonblocking(true)?;
-    // The client sends more bytes than a window. Once the window is used up, it stays closed, since
-    // the station acknowledges nothing new.
+    // The client sends more bytes than a window holds. Once the window is used up, it stays closed,
+    // since the station acknowledges nothing new.
     client.send(&[7; 60_000], libc::MSG_NOSIGNAL)?;
     station.new_packets()?;
     station.acknowledge()?;
@@ -366,8 +366,8 @@ fn unread(lab: &Lab) -> Result<Figures> {
     })
 }
 
-/// Opens `COUNT` connections of stations to a listener of host a. Then measures a stream from b
-/// while it sends the frames that `tease` makes.
+/// Opens `COUNT` connections of stations to a listener of host a. Then measures a stream from b,
+/// and meanwhile sends the frames that `tease` makes.
 fn announcers(
     lab: &Lab,
     mut tease: impl FnMut(&mut [Dialed], u64) -> Vec<u8> + Send,

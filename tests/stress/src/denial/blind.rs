@@ -91,7 +91,7 @@ const PLAUSIBLE: u32 = 4 * LARGEST_WINDOW + 2;
 const NEVER: [u32; 2] = [0, ALL_VALUES];
 
 /// All attacks, in the order of the table. A reset without ACK is accepted with one more
-/// acknowledgement number, since it may answer a probe.
+/// acknowledgement number, since such a reset may answer a probe.
 pub const ALL: &[Guess] = &[
     guess("reset", Aim::Reset, flag::RST | flag::ACK, IDLE, [1, 1]),
     guess(
@@ -168,8 +168,8 @@ struct Victim {
 
 impl Drop for Victim {
     fn drop(&mut self) {
-        // Ignored because the test is over. The linger time is 0, so that the connection ends at
-        // once, because its peer would never answer a FIN.
+        // Ignored because the test is over. The linger time of 0 ends the connection at once,
+        // because its peer would never answer a FIN.
         let _ = self.socket.set_linger(Some(0));
     }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
 //! Attacks on a host from its own Ethernet. Each attack measures the cost of one frame, the share
-//! of its goodput that a stream keeps, and the host's peak memory. Run them in a guest whose clock
+//! of a stream's goodput that remains, and the host's peak memory. Run them in a guest whose clock
 //! counts instructions.
 
 use guest::prelude::*;
@@ -20,7 +20,7 @@ pub use attacks::{Attack, ALL};
 pub struct Figures {
     /// Instructions per frame of the attack.
     pub cost: Option<f64>,
-    /// The share of its goodput that a stream keeps during the attack.
+    /// The share of a stream's goodput that remains during the attack.
     pub share: Option<f64>,
     /// The most that the host held or sent: number of sockets, bytes, or replies to one frame.
     pub held: Option<f64>,
@@ -148,7 +148,7 @@ fn print_guesses(lab: &Lab) -> Result<()> {
     verdict
 }
 
-/// Prints the share of its goodput that a stream keeps while it receives forged packets.
+/// Prints the share of a stream's goodput that remains while the stream receives forged packets.
 fn print_slowings(lab: &Lab) -> Result<()> {
     println!(
         "\n{:<44} | {:>11} at {} frames per second",

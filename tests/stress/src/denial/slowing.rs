@@ -10,7 +10,7 @@ use guest::prelude::*;
 
 /// Forged frames per second.
 pub const RATE: u64 = 20_000;
-/// The smallest share of its goodput that a stream must keep.
+/// The smallest share of a stream's goodput that must remain.
 pub const LEAST: f64 = 0.9;
 
 /// An attack.
@@ -67,7 +67,7 @@ const TURNS: usize = 5;
 const STALLED: Duration = Duration::from_secs(1);
 
 impl Slowing {
-    /// Measures the share of its goodput that the stream keeps.
+    /// Measures the share of the stream's goodput that remains.
     ///
     /// # Errors
     /// If a call fails for a reason other than the attack.

@@ -11,7 +11,7 @@ use guest::lab::EDP_MAX;
 use guest::prelude::*;
 
 /// The most datagrams in flight at a time. All of them fit into a receive buffer, so that only the
-/// link can lose any.
+/// link can lose a datagram.
 const BATCH: u64 = 16;
 
 /// How long to wait for an answer; an answer that comes later is read by the next call.
@@ -62,8 +62,8 @@ impl<'a> Caller<'a> {
         }
     }
 
-    /// Makes the datagram with this number. It begins with the number, which also determines its
-    /// length and its other bytes.
+    /// Makes the datagram with this number. The datagram begins with the number, which also
+    /// determines the datagram's length and other bytes.
     fn datagram(&self, number: u64) -> Vec<u8> {
         let mut rng = Rng::with_seed(self.seed ^ number);
         let mut bytes = vec![0; rng.usize(8..=EDP_MAX)];

@@ -20,9 +20,9 @@ use guest::relay::Tally;
 /// After the sum of these times, some connection or attempt must have ended, successfully or not.
 const STALL: Duration = Duration::from_secs(40);
 
-/// The time limit of a cell, in seconds, even while it makes progress. At 30 % loss in both
-/// directions, a packet and its answer get through in one of two attempts. The longest RTO is 2 s,
-/// so attempts are up to 2 s apart.
+/// The time limit of a cell, in seconds. It applies even while the cell makes progress. At 30 %
+/// loss in both directions, a packet and its answer get through in one of two attempts. The longest
+/// RTO is 2 s, so attempts are up to 2 s apart.
 const LIMIT: u64 = 290;
 
 /// A cell of the matrix.

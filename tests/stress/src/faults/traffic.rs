@@ -151,7 +151,7 @@ impl Clients<'_> {
     }
 
     /// Makes a connection and runs `session` on it. Tries again if the handshake fails on a wire
-    /// where that may happen.
+    /// where handshakes may fail.
     fn session(&self, session: impl Fn(&Socket) -> Result<()>) -> Result<()> {
         let Lab { a, b, .. } = self.lab;
         loop {

@@ -145,8 +145,8 @@ impl Wire {
 
     /// Returns whether handshakes may fail on this wire; clients then connect again. They may fail
     /// if the loss is high enough for a handshake to time out. They may also fail in a much slower
-    /// kernel: its wire is slower too, but the timeouts are the same. All other connections must
-    /// succeed at the first attempt.
+    /// kernel, because its wire is slower too, but the timeouts are the same. All other connections
+    /// must succeed at the first attempt.
     pub fn may_refuse(&self) -> bool {
         self.faults.loss >= LOSS_30.faults.loss || factor() > 1
     }

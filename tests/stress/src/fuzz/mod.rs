@@ -203,8 +203,8 @@ impl<'a> Attack<'a> {
                 note(&format!("{told} tenths of the frames are sent"));
             }
             if steps % TAP == 0 {
-                // This packet socket receives all frames as well. While the socket is open, it
-                // shares the frames' buffers, and its queue keeps them.
+                // This packet socket receives all frames as well. While it is open, the frames'
+                // buffers are shared, and they stay in the socket's queue.
                 tap = match tap {
                     None => Some(PacketSocket::open(
                         &self.world.b.namespace,
@@ -235,7 +235,8 @@ impl<'a> Attack<'a> {
         cast.leave()
     }
 
-    /// Forwards valid frames, most of them unchanged. Hostile frames derived from them go first.
+    /// Forwards valid frames, most of them unchanged. Hostile frames derived from the valid frames
+    /// are sent first.
     fn pass(&mut self) -> Result<()> {
         let honest = self.world.honest.mac;
         for (seen, state) in std::mem::take(&mut self.late) {
@@ -369,8 +370,8 @@ impl<'a> Attack<'a> {
         self.put(wrap.around(&frame, to_b), wrap, to_b);
     }
 
-    /// Changes the source address if it is the honest host's, because a frame in that host's name
-    /// could legitimately affect its connections.
+    /// Changes the source address if it is the honest host's address, because a frame from that
+    /// address could legitimately affect the honest host's connections.
     fn not_honest(&self, mut frame: Vec<u8>) -> Vec<u8> {
         if frame.get(6..12) == Some(&self.world.honest.mac) {
             frame[11] ^= 0x80;

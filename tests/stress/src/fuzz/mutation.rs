@@ -170,7 +170,8 @@ fn address(other: [u8; 6], rng: &mut Rng) -> [u8; 6] {
     }
 }
 
-/// Applies `kind` to `frame`. `numbers` are those with which the frame's receiver would accept it.
+/// Applies `kind` to `frame`. `numbers` are the numbers with which the receiver would accept
+/// `frame`.
 pub fn mutate(kind: Mutation, frame: &mut Vec<u8>, numbers: Numbers, rng: &mut Rng) {
     match kind {
         Mutation::Flags => {

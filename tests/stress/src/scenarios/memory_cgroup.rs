@@ -48,7 +48,7 @@ impl Group {
         fs::write(self.0.join("memory.max"), bytes.to_string()).context("memory.max")
     }
 
-    /// Returns how many bytes of memory are charged to the group, of all kinds. The lines of
+    /// Returns how many bytes of memory of all kinds are charged to the group. The lines of
     /// `memory.stat` add up to this number, but they lag by some pages.
     fn all(&self) -> Result<i64> {
         let text = fs::read_to_string(self.0.join("memory.current"))?;
@@ -130,8 +130,8 @@ const DEVICES: u16 = 100;
 /// allocation, and parts of slabs stay free.
 const SLACK: i64 = 1 << 20;
 
-/// The size of a `struct sk_buff`, in bytes. The core charges the `sk_buff` to no group if it does
-/// not allocate the packet's data together with it.
+/// The size of a `struct sk_buff`, in bytes. If the core does not allocate a packet's data together
+/// with the `sk_buff`, it charges the `sk_buff` to no group.
 const DESCRIPTOR: i64 = 256;
 
 const TRIALS: &[Trial] = &[

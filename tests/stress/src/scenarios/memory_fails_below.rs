@@ -87,7 +87,7 @@ fn lower_mtu(lab: &Lab, (client, server): Pair) -> Result<u32> {
     Ok(refused)
 }
 
-/// The connection ends on both hosts; on the host whose address changes it ends at once.
+/// The connection ends on both hosts. The host whose address changes ends the connection at once.
 fn other_address(lab: &Lab, (client, server): Pair) -> Result<u32> {
     lab.a.set_mac([2, 0, 0, 0, 0, 0x77])?;
     await_events(&client, libc::POLLHUP)?;
