@@ -18,7 +18,7 @@ async def echo(reader, writer):
 
 
 async def serve(port):
-    # None: one listener for each address family
+    # The host None makes one listener for each address family.
     server = await asyncio.start_server(echo, None, port)
     await server.serve_forever()
 

@@ -7,8 +7,8 @@
 pub enum Kind {
     /// An instruction that is neither locked nor a repeated string instruction.
     Plain,
-    /// The instruction locks the memory that it changes: it has the prefix `lock`, or exchanges a
-    /// register with memory.
+    /// The instruction locks the memory that it changes, because it has the prefix `lock` or
+    /// exchanges a register with memory.
     Locked,
     /// The instruction is a repeated string instruction; each step counts as an instruction.
     String(&'static str),

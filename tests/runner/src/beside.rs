@@ -35,7 +35,7 @@ const TURN: u32 = 21 * 1514 * 8;
 pub struct Row {
     size: u64,
     errors: u64,
-    /// Median time of a question without streams, nanoseconds.
+    /// Median time from a question to its answer without streams, nanoseconds.
     pub alone_median_ns: u64,
     median_ns: u64,
     /// The 99th percentile while streams run, nanoseconds.
@@ -121,8 +121,8 @@ pub fn read(text: &str, protocol: &str, (streams, pause): (u32, u32)) -> Result<
 }
 
 impl Row {
-    /// Returns the share of the rate (bit/s) that streams and questions have together. Questions
-    /// take the median time, and each follows `pause` milliseconds after the previous answer.
+    /// Returns the share of the rate (bit/s) that streams and questions have together. Each
+    /// question takes the median time, and follows `pause` milliseconds after the previous answer.
     fn all(&self, rate: f64, pause: u32) -> f64 {
         let every = self.median_ns as f64 + f64::from(pause) * 1e6;
         let questions = self.size as f64 * 8e9 / every.max(1.0);

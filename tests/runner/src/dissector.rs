@@ -240,7 +240,8 @@ fn expected(frame: &[u8]) -> Result<Vec<String>> {
             let has_checksum = header.has_checksum();
             let [payload, checksum, padding] =
                 split(packet, esp::HEADER_LEN, header.payload(), has_checksum);
-            // In a grant or a skip the length field does not hold a length.
+            // In a grant or a skip (two kinds of ESP packets), the length field does not hold a
+            // length.
             let length = (!header.is_grant() && !header.is_skip()).then(|| header.len.to_string());
             let numbers = [
                 header.src.to_string(),

@@ -45,8 +45,8 @@ const MOST_JUDGED: u32 = 32;
 /// The least goodput of a stream on a lossy cable, as a share of its goodput without loss.
 const LEAST_UNDER_LOSS: f64 = 0.95;
 
-/// Numbers of questions while streams run, without pauses and with pauses. Questions with pauses
-/// take longer, so fewer of them are asked.
+/// Numbers of questions (short requests, each with an answer) while streams run, without pauses and
+/// with pauses. Questions with pauses take longer, so fewer of them are asked.
 const QUESTIONS: u32 = 300;
 const QUESTIONS_WITH_PAUSES: u32 = 100;
 
@@ -251,9 +251,9 @@ pub struct Sizes {
 /// The demonstration's results for one protocol.
 #[derive(Clone, Copy, Debug)]
 pub struct Sample {
-    /// The 99th percentile of the questions' times, nanoseconds.
+    /// The 99th percentile of the times from a question to its answer, nanoseconds.
     pub p99_ns: u64,
-    /// The median of the questions' times without streams, nanoseconds.
+    /// The median of the times from a question to its answer without streams, nanoseconds.
     pub alone_ns: u64,
     /// Goodput of the median round as a share of the port's rate.
     pub share: f64,
@@ -333,8 +333,8 @@ fn mode(protocol: &str) -> String {
     }
 }
 
-/// Measures the questions of one host while streams run. The host pauses for some milliseconds
-/// after each answer.
+/// Measures the times from one host's requests to their answers while streams run. The host pauses
+/// for some milliseconds after each answer.
 fn ask(
     guest: &mut Commands,
     options: &Options,

@@ -154,7 +154,7 @@ fn on_cable(
     Ok(())
 }
 
-/// Measures a topic between the two ends of the cable.
+/// Measures a topic, one of the page's measurements, between the two ends of the cable.
 fn to_server(
     guest: &mut Commands,
     results: &mut Results,

@@ -4,8 +4,8 @@
 //! budgets of `netgauge/budgets.toml`. One guest does the work, and its clock counts instructions.
 //!
 //! The hosts are two network namespaces joined by a veth pair. One processor does the work of both
-//! hosts, so a number is the whole cost of a message. Wall time has no influence: the same kernel
-//! and programs give the same numbers.
+//! hosts, so a number is the whole cost of a message. Wall time has no influence, so the same
+//! kernel and programs give the same numbers.
 
 mod budgets;
 mod figures;

@@ -86,8 +86,8 @@ const IN_FLIGHT: u32 = WINDOW as u32 + 1;
 /// number by at most twice the largest window, in either direction. A probe makes one more number
 /// plausible.
 const PLAUSIBLE: u32 = 4 * LARGEST_WINDOW + 2;
-/// The counts for data without ACK, which are never accepted: no sequence number is right, and the
-/// acknowledgement number does not matter.
+/// The counts for data without ACK, which are never accepted, because no sequence number is right.
+/// The acknowledgement number does not matter.
 const NEVER: [u32; 2] = [0, ALL_VALUES];
 
 /// All attacks, in the order of the table. A reset without ACK is accepted with one more

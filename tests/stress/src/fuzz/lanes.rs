@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The ways by which hostile frames reach a host. Each way gives the host a different kind of
+//! The lanes by which hostile frames reach a host. Each lane gives the host a different kind of
 //! packet buffer.
 
 use std::io;
@@ -12,7 +12,7 @@ use guest::calls::send_many;
 use guest::packet_ring::Ring;
 use guest::prelude::*;
 
-/// The kind of buffer that the host gets.
+/// A way by which frames reach a host, named after the kind of buffer that the host gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Lane {
     /// A private buffer. The bytes of a long frame are in pages.

@@ -386,7 +386,8 @@ impl<'a> Attack<'a> {
         self.batch.push(Hostile { frame, to_b, lane });
     }
 
-    /// Sends the gathered frames, lane by lane; frames of the same lane stay in order.
+    /// Sends the gathered frames, lane by lane (by the kind of buffer that the host gets). Frames
+    /// of the same lane stay in order.
     fn fire(&mut self) -> Result<()> {
         let mut batch = std::mem::take(&mut self.batch);
         batch.sort_by_key(|hostile| (hostile.lane, hostile.to_b));

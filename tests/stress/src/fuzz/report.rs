@@ -17,7 +17,7 @@ use crate::fuzz::wrap::Wrap;
 pub struct Report {
     /// Number of hostile frames, by mutation and by the state of the targeted socket.
     pub frames: BTreeMap<(Mutation, State), u64>,
-    /// Number of hostile frames, by lane.
+    /// Number of hostile frames, by lane (the kind of buffer that the host gets).
     pub lanes: BTreeMap<Lane, u64>,
     /// Number of hostile frames, by the headers around them: bare, tagged, or in a tunnel.
     pub wraps: BTreeMap<Wrap, u64>,

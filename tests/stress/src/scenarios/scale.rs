@@ -209,8 +209,8 @@ fn ports_run_out(lab: &Lab) -> Outcome {
     .context("port 1023")
 }
 
-/// The test requires that some of these destinations share a port of the client. By chance all
-/// ports differ once in ten million times.
+/// The test requires that some of these destinations share a port of the client. In one of ten
+/// million runs all ports differ by chance.
 fn one_port_for_many(lab: &Lab) -> Outcome {
     const DESTINATIONS: u16 = 700;
     let mut pairs = BTreeMap::<u16, Vec<(Socket, Socket)>>::new();
