@@ -140,8 +140,8 @@ impl Commands {
         Self::boot_from(layout, place, verb, clock, patience, wire, &[])
     }
 
-    /// Boots a guest like [`Commands::boot_on`], but under this name, with an existing file system,
-    /// and with directories for the guest to mount.
+    /// Boots a guest like [`Commands::boot_on`], but with the name and the file system given, and
+    /// with directories for the guest to mount.
     ///
     /// # Errors
     /// If the guest does not boot.

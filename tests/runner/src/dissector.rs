@@ -327,7 +327,7 @@ fn remarks(rows: &[Vec<String>]) -> Result<()> {
     Ok(())
 }
 
-/// Checks the stream numbers. Both directions of a conversation have the same number, and each
+/// Checks tshark's stream numbers. Both directions of a conversation have the same number, and each
 /// conversation has a number of its own.
 fn streams(rows: &[Vec<String>]) -> Result<()> {
     for (ports, index) in [([0, 1], 17), ([6, 7], 18)] {

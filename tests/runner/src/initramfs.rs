@@ -262,8 +262,8 @@ fn add_programs(layout: &Layout, root: &Path, contents: &Contents) -> Result<()>
     for name in KMOD_NAMES {
         symlink("../bin/kmod", root.join("usr/sbin").join(name))?;
     }
-    // sh is dash. Debian's busybox, as a shell, would prefer its own ip and modprobe to the
-    // programs in the PATH.
+    // The guest's sh is dash, because Debian's busybox, as a shell, would prefer its own ip and
+    // modprobe to the programs in the PATH.
     symlink("dash", root.join("usr/bin/sh"))?;
     // busybox provides the programs that are not in the archive yet.
     for name in step::output(Command::new("busybox").arg("--list"))?.lines() {

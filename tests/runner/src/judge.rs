@@ -113,8 +113,8 @@ impl Scenarios {
         }
     }
 
-    /// Formats the table of behaviours that were compared with TCP or UDP; `None` if no behaviour
-    /// was compared.
+    /// Formats the table of behaviours (tests over ESP or EDP) that were compared with TCP or UDP;
+    /// `None` if no behaviour was compared.
     pub fn comparison(&self) -> Option<String> {
         let width = self.compared.keys().map(String::len).max()?;
         let mut table = String::new();

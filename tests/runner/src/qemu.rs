@@ -82,7 +82,7 @@ pub struct Boot<'a> {
     /// Whether a person uses the guest's console; the kernel then prints only errors there.
     pub quiet: bool,
     /// Time from the start of init after which the guest is ended, unless the deadline is extended.
-    /// Time in which the guest waits for the host's processors does not count.
+    /// The time in which the guest waits for the host's processors does not count.
     pub deadline: Duration,
 }
 
@@ -146,8 +146,8 @@ impl Guest {
             }
             let kept = guest.console.with_extension(format!("hung-{attempt}.log"));
             fs::rename(&guest.console, &kept)?;
-            // Seen on busy machines: emulated time jumps while the kernel measures it, and the
-            // kernel then waits for ever.
+            // This happens on busy machines: emulated time jumps while the kernel measures it, and
+            // the kernel then waits for ever.
             step::say(&format!(
                 "guest {} died or hung before it got to init, at attempt {attempt} of {BOOTS}; its log is {}",
                 boot.name,
@@ -180,8 +180,8 @@ impl Guest {
             let up = match &line {
                 Port::Console(text) => text.contains(INIT_STARTS),
                 Port::Program(_) => true,
-                // The guest has died. Seen on busy machines: the kernel patched its own code while
-                // an emulated processor executed that code.
+                // The guest has died. This happens on busy machines if the kernel patches its own
+                // code while an emulated processor executes that code.
                 Port::Closed => return false,
             };
             self.heard.push_back(line);
@@ -398,10 +398,11 @@ const LAST_WORDS: Duration = Duration::from_secs(5);
 const BOOTS: u32 = 3;
 
 /// Options of the debug kernel. With them, the kernel prints every report of KASAN instead of only
-/// the first one, checks freed pages for writes, and reports where leaked memory was allocated.
-/// Slow emulation raises no alarm and changes no clock. Slabs are checked, because slabs without
-/// checks have arrays of free objects. These arrays keep addresses of allocated objects, and the
-/// search for leaks would take the addresses for references.
+/// the first one, checks freed pages for writes, and reports where leaked memory was allocated. The
+/// options also keep slow emulation from raising an alarm and from changing the clock source. Slabs
+/// are checked, because slabs without checks have arrays of free objects. These arrays keep
+/// addresses of allocated objects, and the search for leaks would take the addresses for
+/// references.
 const DEBUG_OPTIONS: &str = concat!(
     "kasan_multi_shot page_poison=on slab_debug=F kmemleak.verbose=1 tsc=nowatchdog ",
     "rcupdate.rcu_cpu_stall_timeout=120 watchdog_thresh=60 sysctl.kernel.hung_task_timeout_secs=600 ",

@@ -32,9 +32,9 @@ use crate::step;
 /// between the two counts, relative to the clock's count.
 const TOLERANCE: f64 = 0.01;
 
-/// The largest relative difference for a figure, for which netgauge reads the clock. The clock's
-/// count therefore excludes netgauge's work between two messages, some 130 instructions. It
-/// includes the time in which both ends wait for a timer.
+/// The largest relative difference between the two counts for a figure. netgauge reads the clock
+/// for a figure, so the clock's count excludes netgauge's work between two messages, some 130
+/// instructions. It includes the time in which both ends wait for a timer.
 const TOLERANCE_OF_FIGURES: f64 = 0.02;
 
 /// Numbers of blocks that are copied from `/dev/zero` to `/dev/null` to compare the plugin with the
@@ -252,8 +252,8 @@ impl Row {
 /// calls this function.
 const MARK: (&str, &str) = ("__x64_sys_sethostname", "hostname enet");
 
-/// Waits until the kernel has also freed those objects of an ended process that it frees with a
-/// delay.
+/// The kernel frees some objects of an ended process with a delay. This command waits until they
+/// are freed.
 const SETTLE: &str = "usleep 300000";
 
 /// The connection to the plugin.
@@ -284,7 +284,7 @@ impl Counter {
         serde_json::from_str(&line).context("the plugin's counts")
     }
 
-    /// Returns the counts of the time in which the guest's shell runs `command`, and the command's
+    /// Returns the plugin's counts while the guest's shell runs `command`, and the command's
     /// output.
     fn count(&mut self, guest: &mut Commands, command: &str) -> Result<(Counts, Ended)> {
         let mark = MARK.1;

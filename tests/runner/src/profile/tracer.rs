@@ -23,9 +23,9 @@ const END: &[u8] = b"(end)\n";
 /// The kernel function that handles softirqs: kernel/softirq.c.
 const HANDLER: &str = "handle_softirqs";
 
-/// Waits for the objects of an ended process that the kernel frees after some ticks. Each run ends
-/// with this wait, so the release of these objects cancels out in the difference, and does not fall
-/// into the next run.
+/// Waits until the kernel has freed the objects of an ended process that it frees only after some
+/// ticks. Each run ends with this wait, so the release of these objects cancels out in the
+/// difference, and does not fall into the next run.
 const SETTLE: &str = "! usleep 300000";
 
 /// Counts the instructions that a guest executes.

@@ -177,7 +177,7 @@ pub const MAPPED_SYNS: Attack = Attack {
     bounds: bounds(100_000.0, 0.6, 160.0, "half-open connections"),
 };
 
-/// SYNs like in [`MAPPED_SYNS`], but from hosts that do not own the IP address. Host a answers each
+/// SYNs as in [`MAPPED_SYNS`], but from hosts that do not own the IP address. Host a answers each
 /// SYN with a reset and keeps no state.
 pub const FOREIGN_SYNS: Attack = Attack {
     what: "SYNs of mapped connections from strangers",

@@ -49,8 +49,8 @@ pub const LANES: &[Kind] = &[
 /// The number of connections of a crowd.
 const CROWD: usize = 20;
 
-/// How long a connection may last. Cuts last at most 30 s, both ends wait for each other for 30 s,
-/// and between the cuts the connection moves a few MiB.
+/// The longest time that a connection may last. Cuts last at most 30 s, both ends wait for each
+/// other for 30 s, and between the cuts the connection moves a few MiB.
 const LIMIT: Duration = Duration::from_secs(300);
 
 /// The client's host and the server's address.

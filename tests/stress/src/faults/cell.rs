@@ -111,7 +111,7 @@ impl Cell {
         self.judge(lab.relay().tally(), &figures)
     }
 
-    /// Fails if some twenty faults of a kind are expected and none occurred. Fails also if twenty
+    /// Fails if some twenty faults of a kind are expected and none occurred. Also fails if twenty
     /// frames were lost and the protocol neither requested nor retransmitted anything.
     fn judge(&self, tally: &Tally, figures: &Figures) -> Outcome {
         let faults = &self.wire.faults;

@@ -25,7 +25,7 @@ pub struct Exchanged {
 #[derive(Debug)]
 pub struct Honest<'a> {
     world: &'a World,
-    /// The devices of b and of the honest host in a VLAN of their own.
+    /// The devices of host b and of the honest host in the VLAN that only these two hosts use.
     devices: [Device<'a>; 2],
     listener: Socket,
     datagrams: [Socket; 2],

@@ -46,7 +46,8 @@ pub const RECORDS: u16 = 4005;
 /// Ports that frames are aimed at.
 pub const PORTS: [u16; 6] = [ACCEPTED, NEGLECTED, VACANT, OPEN, CONNECTED, RECORDS];
 
-/// The VLAN in which only the honest host talks to b, and the name of its device on both hosts.
+/// The VLAN in which only the honest host talks to host b, and the name of this VLAN's device on
+/// both hosts.
 const HONEST_VLAN: u16 = 50;
 const HONEST_DEVICE: &str = "v50";
 
@@ -115,7 +116,7 @@ impl World {
 "
             ))?;
         }
-        // With TSO on bp, the veth driver would not merge the packets that b receives (GRO).
+        // With TSO on bp, the veth driver would not merge the packets that host b receives (GRO).
         // Without tag offload, tags stay in the frames.
         let plain = ["-K", "bp", "tso", "off", "txvlan", "off"];
         wire.run("ethtool", &plain)?;
@@ -146,8 +147,8 @@ impl World {
         }
     }
 
-    /// Returns the frame without its VLAN tag, if the tag belongs to the VLAN of b and the honest
-    /// host.
+    /// Returns the frame without its VLAN tag, if the tag belongs to the VLAN of host b and the
+    /// honest host.
     pub fn without_honest_tag(mut frame: Vec<u8>) -> Vec<u8> {
         let tag = [[0x81, 0], HONEST_VLAN.to_be_bytes()].concat();
         if frame.get(12..16) == Some(&tag) {
@@ -156,10 +157,8 @@ impl World {
         frame
     }
 
-    /// Returns the devices of b and of the honest host in the VLAN that only these two hosts use.
-    ///
-    /// # Errors
-    /// If a device is missing.
+    /// Returns the devices of host b and of the honest host in the VLAN that only these two hosts
+    /// use.
     pub fn honest_devices(&self) -> Result<[Device<'_>; 2]> {
         let [b, honest] = [&self.b, &self.honest].map(|host| &host.namespace);
         Ok([
@@ -168,10 +167,7 @@ impl World {
         ])
     }
 
-    /// Switches GRO of b on or off. With GRO on, b's driver polls.
-    ///
-    /// # Errors
-    /// If `ethtool` fails, with its message.
+    /// Switches GRO of host b on or off. With GRO on, host b's driver polls.
     pub fn join_packets(&self, joined: bool) -> Result<()> {
         let value = if joined { "on" } else { "off" };
         let words = ["-K", DEVICE, "gro", value];

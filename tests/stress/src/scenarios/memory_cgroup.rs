@@ -340,8 +340,8 @@ fn every_call(lab: &Lab) -> Outcome {
         note(&line);
         // The group is charged less if a grace period of the previous trial ends in this one. The
         // debug kernel also keeps freed memory (KASAN's quarantine) and a record of each allocation
-        // (kmemleak), and charges neither to the group. There the scenario only checks that the
-        // calls succeed within the limit.
+        // (kmemleak), and charges neither to the group. On the debug kernel, the scenario only
+        // checks that the calls succeed within the limit.
         if factor() == 1 && gone - charged.max(0) > bound {
             failed.push(line);
         }

@@ -226,9 +226,9 @@ fn drain(socket: &Socket) -> Result<()> {
     Ok(())
 }
 
-/// A packet that could not be sent is retransmitted with the same flags. Without the TXS of the
-/// first packet the receiver would not know of the transmission, and would request lost packets
-/// only once.
+/// A packet that could not be sent is retransmitted with the same flags. Without the first packet's
+/// flag TXS, which starts a transmission, the receiver would not know of the transmission, and
+/// would request lost packets only once.
 fn announcement() -> Outcome {
     on_hosts(Within::Module, |lab, injection| {
         send_single_packets(&lab.a.namespace)?;
