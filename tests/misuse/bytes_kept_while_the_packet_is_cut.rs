@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The bytes of a packet are read after the packet was cut, which may have moved the bytes.
+//! The bytes of a packet are read after the packet was cut, although cutting may have moved the
+//! bytes.
 
 use crate::net::skb::Skb;
 

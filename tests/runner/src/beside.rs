@@ -38,7 +38,7 @@ pub struct Row {
     /// Median time from a question to its answer without streams, nanoseconds.
     pub alone_median_ns: u64,
     median_ns: u64,
-    /// The 99th percentile while streams run, nanoseconds.
+    /// The 99th percentile of the times while streams run, nanoseconds.
     pub p99_ns: u64,
     p99_slowdown: f64,
     longest_pause_ns: u64,
@@ -162,7 +162,7 @@ pub fn print(lines: &[Line]) -> String {
     text
 }
 
-/// Returns the results that break ESP's promises.
+/// Describes each result of ESP that exceeds a limit.
 pub fn judge(lines: &[Line]) -> Vec<String> {
     let mut faults = Vec::new();
     for line in lines.iter().filter(|line| line.protocol == "esp") {

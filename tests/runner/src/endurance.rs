@@ -58,7 +58,7 @@ struct Figures {
 /// The state that the threads of the two guests share.
 struct Shared {
     server: Mutex<Figures>,
-    /// Whether the server is told to end, or has ended.
+    /// Whether the server has been told to end, or has ended.
     over: AtomicBool,
 }
 

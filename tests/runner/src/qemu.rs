@@ -415,7 +415,8 @@ const PATIENCE: &str = "ENET_PATIENCE";
 /// The environment variable by which init gets the name of the serial ports, without their numbers.
 const PORTS: &str = "ENET_PORTS";
 
-/// MiB of memory of a guest whose root is a directory of the host. This guest may run any program.
+/// MiB of memory of a guest whose root is a directory of the host, because this guest may run any
+/// program.
 const ROOMY: &str = "2048";
 
 /// Returns QEMU's command line without serial ports. The QEMU process ends with the runner.

@@ -236,7 +236,7 @@ fn each_number_found_is_on_a_linked_page() {
     assert!(missing.is_empty(), "not on the linked pages: {missing:#?}");
 }
 
-/// The names for commands, taken from the words of the files that define them.
+/// The names that may occur in commands, taken from the words of the files that define them.
 struct Known {
     targets: BTreeSet<String>,
     tests: BTreeSet<String>,

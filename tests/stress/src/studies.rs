@@ -24,7 +24,7 @@ pub enum Study {
     Turns,
     /// The instructions that it costs the kernel to set or copy a byte, for `make bench`.
     Strings,
-    /// A minute in which connections are opened and closed at a fixed rate.
+    /// A minute in which connections are opened and closed at a rate.
     Churn,
     /// The time for which a port stays taken after its connection has closed.
     Ports,

@@ -10,7 +10,7 @@ use crate::qemu::Wire;
 /// A kind of link. The client is the sender of streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Link {
-    /// A veth pair with the default settings, which does not segment a large packet.
+    /// A veth pair with the default settings, which passes a large packet whole.
     Usual,
     /// A veth pair with the default settings, except for an MTU of 9000.
     Jumbo,

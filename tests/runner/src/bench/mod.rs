@@ -227,7 +227,7 @@ fn in_kernel(guest: &mut Commands, figures: &[Figure]) -> Result<Vec<Figure>> {
         for (name, shares) in shares::measure(guest, &mut tracer, transport, times)? {
             let mut measured = figures.iter();
             let of = measured.find(|figure| figure.transport == transport && figure.name == name);
-            // `figures` lacks the figures that were not requested.
+            // A figure that was not requested is missing in `figures`, so its shares are left out.
             found.extend(of.into_iter().flat_map(|of| shares.figures(of)));
         }
     }

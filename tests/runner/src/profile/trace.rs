@@ -30,7 +30,7 @@ pub struct Trace {
     in_handler: bool,
     /// Blocks by QEMU's own address. A block may run at several guest addresses.
     blocks: HashMap<u64, Contents>,
-    /// Blocks that QEMU has translated but not executed since, by guest address.
+    /// Blocks that QEMU has translated and not executed yet, by guest address.
     fresh: HashMap<u64, Contents>,
     /// The start of the block whose instructions are being listed.
     listed: Listed,

@@ -112,7 +112,8 @@ impl Lanes {
             if !self.ring.put(frame) {
                 self.flush_ring()?;
                 if !self.ring.put(frame) {
-                    // The previous frame in this slot of the ring is still queued.
+                    // The previous frame in this slot of the ring is still queued, so this frame is
+                    // not sent.
                     self.refused += 1;
                     continue;
                 }

@@ -167,7 +167,7 @@ fn run_out(
 
 fn ports_run_out(lab: &Lab) -> Outcome {
     lab.give_ip_addresses()?;
-    // IP's range can be narrowed; the range of EDP and ESP is fixed.
+    // IP's range of autobound ports can be narrowed; the range of EDP and ESP is fixed.
     lab.a
         .namespace
         .within(|| std::fs::write("/proc/sys/net/ipv4/ip_local_port_range", "40000 40199"))??;
