@@ -16,7 +16,8 @@ impl Flags {
         Flags(flags | bindings::ENET_GFP_ACCOUNT)
     }
 
-    /// Returns whether the flags are the default, which a user in the kernel may change.
+    /// Returns whether these are the default flags. Kernel code that uses a socket may change the
+    /// socket's flags.
     pub(super) const fn is_default(self) -> bool {
         self.0 == bindings::ENET_GFP_TASK
     }

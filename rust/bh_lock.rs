@@ -2,8 +2,8 @@
 
 //! A spin lock for data that tasks and softirqs share.
 //!
-//! The kernel crate's spin lock leaves bottom halves enabled. So a softirq could interrupt the task
-//! that holds a lock, and spin on this lock for ever.
+//! The kernel crate's spin lock leaves bottom halves enabled. With that lock, a softirq could
+//! interrupt the lock's holder and spin for ever.
 //!
 //! C header: [`include/linux/spinlock.h`](srctree/include/linux/spinlock.h)
 
@@ -33,8 +33,8 @@ unsafe impl<T: Send> Sync for BhLock<T> {}
 
 impl<T> BhLock<T> {
     /// Creates a lock around `data`, charged to the memory cgroup of the calling task. Lockdep
-    /// treats all locks of a `class` (`kernel::static_lock_class!()`) as one: locks that are held
-    /// together need different classes.
+    /// treats all locks of a `class` (`kernel::static_lock_class!()`) as one, so locks that are
+    /// held together need different classes.
     ///
     /// # Errors
     ///

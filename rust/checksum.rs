@@ -63,8 +63,8 @@ unsafe fn sum(skb: *mut bindings::sk_buff, from: u32, len: u32) -> u32 {
 ///
 /// # Safety
 ///
-/// `skb` is valid, and no one else changes the `sk_buff`. `len` bytes of data and a checksum start
-/// at `from`.
+/// `skb` is valid, and no one else changes the `sk_buff`. The data contain `len` bytes from offset
+/// `from` on, and a checksum behind these bytes.
 pub(super) unsafe fn mask(skb: *mut bindings::sk_buff, from: u32, len: u32) -> Option<u32> {
     let mut there = [0; CHECKSUM_LEN];
     // SAFETY: By the caller's promise, `skb` is valid and has the data. `there` has room for the
@@ -90,7 +90,7 @@ pub(super) unsafe fn append(skb: *mut bindings::sk_buff, from: u32, mask: u32) -
     // exclusively ours.
     unsafe {
         // The owner of shared pages may still write to them, but the checksum must match the data
-        // as sent. So such a buffer is made linear.
+        // as sent. So a buffer with shared pages is made linear.
         let room = Buffer::from_raw(skb).fragments() < MOST_FRAGMENTS;
         let keeps = (*skb).data_len > 0 && room && !bindings::skb_has_shared_frag(skb);
         if !keeps && bindings::skb_linearize(skb) != 0 {

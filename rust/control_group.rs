@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! The control group of a socket, and the memory cgroup to which the socket is charged. A socket
-//! takes its control group from its creator, which is a task or a listener. A companion takes it
-//! from the descriptor's socket instead.
+//! takes its control group from its creator, which is a task or a listener. A companion, which
+//! shares the descriptor of a TCP socket, takes the control group of that TCP socket instead.
 //!
 //! C headers: [`include/linux/cgroup.h`](srctree/include/linux/cgroup.h),
 //! [`include/linux/slab.h`](srctree/include/linux/slab.h) (`kmem_cache_charge`)
@@ -22,15 +22,15 @@ impl RawSock {
             .any(|group| group == id)
     }
 
-    /// Moves a new socket into the control group of `other`, instead of the creating task's, just
-    /// as a listener's child inherits the listener's control group.
+    /// Moves a new socket from the creating task's control group into the control group of `other`,
+    /// just as a listener's child inherits the listener's control group.
     ///
     /// # Safety
     ///
     /// No one else has a reference to this socket.
     pub(super) unsafe fn join_group(&self, other: &RawSock) {
-        // SAFETY: Both sockets are valid and have a control group. `other` keeps its group until
-        // the end of `other`. No one else reads the new socket's group.
+        // SAFETY: Both sockets are valid and have a control group. `other` keeps its group for as
+        // long as it exists. No one else reads the new socket's group.
         unsafe { bindings::sk_join_group(self.as_ptr(), other.as_ptr()) };
     }
 

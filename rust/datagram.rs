@@ -157,8 +157,8 @@ impl<P: Protocol<Kind = Datagram>> Call<'_, P> {
     pub(crate) fn next_datagram(&self, flags: c_int) -> Result<Option<(Received<'_>, usize)>> {
         let mut code: c_int = 0;
         let mut offset: c_int = if flags & uapi::MSG_PEEK != 0 {
-            // With an offset of 0 or more, the function skips empty datagrams if an earlier call
-            // has peeked at them.
+            // With an offset of 0 or more, `__skb_recv_datagram` skips empty datagrams if an
+            // earlier call has peeked at them.
             self.peek_offset().map_or(-1, |offset| offset as c_int)
         } else {
             0
@@ -173,8 +173,8 @@ impl<P: Protocol<Kind = Datagram>> Call<'_, P> {
                 &mut code,
             )
         };
-        // INVARIANT: `skb` is null or carries a reference, which becomes this value's. The call
-        // outlives the value.
+        // INVARIANT: `skb` is null or carries a reference, which the new `Received` takes over. The
+        // call outlives that `Received`.
         match NonNull::new(skb) {
             Some(skb) => Ok(Some((Received(skb, PhantomData), offset.max(0) as usize))),
             None if code == 0 => Ok(None),

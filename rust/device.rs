@@ -46,9 +46,8 @@ impl Mac {
 }
 
 /// A network device. It is only borrowed: from an RCU read section in which it was found, or from
-/// the kernel for the duration of a call. There is no owned reference, because `ip link del` waits
-/// for owned references without a limit. A task with such a reference could not fault on user
-/// memory or wait for a lock.
+/// the kernel for the duration of a call. There is no owned reference, because `ip link del` would
+/// have to wait for it, even while its holder faults on user memory or waits for a lock.
 #[repr(transparent)]
 pub(crate) struct Device(Opaque<bindings::net_device>);
 
@@ -150,8 +149,7 @@ impl Device {
     }
 
     /// Returns how many packets, each as large as a frame, the device accepts in one buffer
-    /// (`gso_max_segs`). As for TCP, the core segments the buffer for a device that cannot segment
-    /// it itself.
+    /// (`gso_max_segs`). If the device cannot segment the buffer, the core does, as in TCP.
     #[inline]
     pub(crate) fn most_packets(&self) -> u16 {
         // SAFETY: The device is valid. The field is read in a single load, as the core reads it.
@@ -240,8 +238,8 @@ impl Device {
         if inside {
             return self.loop_back(skb);
         }
-        // SAFETY: The function takes over the buffer. Hard interrupts are enabled, as it requires;
-        // bottom halves may be enabled or disabled.
+        // SAFETY: The function takes over the buffer. It requires that hard interrupts are enabled,
+        // and they are. Bottom halves may be enabled or disabled.
         match unsafe { bindings::__dev_queue_xmit(skb.into_raw(), ptr::null_mut()) } {
             // NET_XMIT_SUCCESS: the frame was sent. NET_XMIT_CN: it was sent, with a congestion
             // warning.
@@ -332,7 +330,7 @@ impl Configuration {
     }
 
     /// Asks the driver of the device with index `ifindex` in `net` for the link speed in Mbit/s.
-    /// `None` if there is no such device, or its driver does not know the speed.
+    /// Returns `None` if there is no such device, or its driver does not know the speed.
     pub(crate) fn link_speed(&self, net: &Net, ifindex: u32) -> Option<u32> {
         // SAFETY: `self` holds RTNL, so the device is not removed. The helper takes the device's
         // own lock, if it has one. A task never waits for RTNL while it holds the device's own
@@ -359,7 +357,7 @@ pub(crate) enum Event {
     Resized,
     /// The device's address may have changed.
     Readdressed,
-    /// The device's link has changed, or has gone up or down.
+    /// The device has gone up or down, or the state of its link has changed.
     Linked,
 }
 
@@ -378,8 +376,8 @@ pub(crate) struct Notifier<L: Listener> {
 impl<L: Listener> Notifier<L> {
     /// Registers the listener.
     pub(crate) fn register(_module: &'static ThisModule) -> Result<Self> {
-        // SAFETY: The two functions are those of the chain of devices, which `call` is for.
-        // Unregistering may sleep, and so may module exit, which drops this value.
+        // SAFETY: Both functions belong to the chain of device notifiers, and `call` is a callback
+        // for that chain. Unregistering may sleep, and so may module exit, which drops this value.
         let block = unsafe {
             Notified::new(
                 Some(Self::call),

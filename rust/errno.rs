@@ -22,7 +22,7 @@ impl Error {
         core::ptr::without_provenance_mut(self.0 as isize as usize)
     }
 
-    /// Returns the error for a kernel function's result; `EINVAL` for a number that is no errno.
+    /// Returns the error for a kernel function's result, or `EINVAL` if `code` is no errno.
     pub(crate) fn from_errno(code: c_int) -> Self {
         if (-4095..0).contains(&code) {
             Error(code)
@@ -77,7 +77,8 @@ errnos! {
     EPROTONOSUPPORT ESOCKTNOSUPPORT ESPIPE ETIMEDOUT
 }
 
-/// Names for the module's files, instead of the kernel crate's prelude, whose error types differ.
+/// The names that the module's files import instead of the kernel crate's prelude, whose error
+/// types differ.
 pub(crate) mod prelude {
     pub(crate) use super::*;
     pub(crate) use core::pin::Pin;

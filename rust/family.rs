@@ -267,7 +267,8 @@ impl<'a> NewSocket<'a> {
         shared: P::Shared,
     ) -> Result<&'a Sock<P>> {
         if self.kern != 0 {
-            // A kernel socket does not hold its namespace, which the rest of the module relies on.
+            // The rest of the module relies on each socket holding its namespace. A kernel socket
+            // does not hold it.
             return Err(EINVAL);
         }
         let vtable = P::vtable();
@@ -445,7 +446,7 @@ unsafe extern "C" fn backlog<P: Protocol>(
 
 /// # Safety
 ///
-/// Called by the core, once for a descriptor, whose socket is of `P` if it has one.
+/// Called by the core, once for each descriptor. If the descriptor has a socket, it is of `P`.
 unsafe extern "C" fn release<P: Operations>(socket: *mut bindings::socket) -> c_int {
     // SAFETY: The core calls this once for a descriptor. `sk` is null if `create` failed. The
     // descriptor's reference is dropped after the protocol's `release`.
@@ -672,7 +673,7 @@ unsafe extern "C" fn recvmsg<P: Operations>(
     len: usize,
     flags: c_int,
 ) -> c_int {
-    // The message of a receive call has no notice, so there is nothing to drop.
+    // A receive call has no notice of a zero-copy send, so its message holds nothing to drop.
     // SAFETY: `msg` belongs to the running call.
     let mut message = ManuallyDrop::new(unsafe { Message::from_raw(msg) });
     // SAFETY: The call runs on `socket`.

@@ -16,8 +16,8 @@ use core::{
     sync::atomic::{AtomicU32, Ordering},
 };
 
-/// The state of a descriptor (`socket->state`). Calls change it, packets do not. The core shows it
-/// to users.
+/// The state of a descriptor (`socket->state`). A socket call changes the state, but a packet does
+/// not. The core shows the state to users.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub(crate) enum SocketState {
@@ -69,7 +69,7 @@ impl<'a, P: Protocol> Call<'a, P> {
         }
     }
 
-    /// Creates a call on a companion of the descriptor's own socket.
+    /// Creates a call on a companion, which is a socket that shares the descriptor of a TCP socket.
     ///
     /// # Safety
     ///
@@ -123,12 +123,12 @@ impl<P: Protocol> Deref for Call<'_, P> {
     }
 }
 
-/// The last call on a descriptor, which releases it. Dropping this value detaches the socket. After
-/// that only the protocol may still hold the socket.
+/// The last call on a descriptor, `release`. Dropping this value detaches the socket. After that
+/// only the protocol may still hold the socket.
 pub(crate) struct Closing<'a, P: Protocol>(Call<'a, P>);
 
 impl<'a, P: Protocol> Closing<'a, P> {
-    /// Creates the release of a companion of the descriptor's own socket.
+    /// Creates the last call on a companion (see [`Call::of`]).
     ///
     /// # Safety
     ///
@@ -184,8 +184,8 @@ impl NewDescriptor<'_> {
     pub(crate) fn graft<P: Protocol>(self, child: &mut Locked<'_, P>) -> Result {
         let child = child.sock();
         // SAFETY: The child is locked, so no other call grafts it at the same time, and a child
-        // gets a descriptor only here. The descriptor has no socket yet. Its `release` drops the
-        // reference that `sock_hold` takes.
+        // gets a descriptor only here. The descriptor has no socket yet. The descriptor's `release`
+        // drops the reference that `sock_hold` takes.
         unsafe {
             if !(*child.as_ptr()).sk_socket.is_null() || child.is_dead() {
                 return Err(EINVAL);

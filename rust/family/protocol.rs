@@ -88,8 +88,9 @@ impl<P: Protocol> Vtable<P> {
     }
 
     /// Makes `sock` hold the module until the socket's memory is freed, unless it already does.
-    /// Call this before creating a reference to the socket that module exit cannot end. Returns
-    /// `false` if the module is being unloaded, in which case no such reference may be created.
+    /// Call this before creating a reference that module exit cannot end, such as a frame in a
+    /// device's queue. Returns `false` if the module is being unloaded. Then no such reference may
+    /// be created.
     #[inline]
     pub(in crate::net) fn pin(&self, sock: &Sock<P>) -> bool {
         if !P::OUTLIVES_DESCRIPTOR {
@@ -114,7 +115,7 @@ impl<P: Protocol> Vtable<P> {
         let (from, to) = (self.proto.get(), self.pinning.get());
         let first = creator.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed);
         if first.is_err() {
-            // Another processor was faster, and the socket has the reference of that processor.
+            // Another processor was faster, and its reference to the module belongs to the socket.
             // SAFETY: The function drops the reference that `try_module_get` has just taken.
             unsafe { bindings::module_put(module) };
         }
@@ -163,8 +164,8 @@ impl<P: Operations> Drop for ProtocolRegistration<P> {
         let vtable = P::vtable();
         vtable.registered.store(false, Ordering::Release);
         // No descriptor is left, and sockets without a descriptor have been ended. Only sockets
-        // that wait for a grace period can remain, since sockets with other references hold the
-        // module.
+        // that wait for a grace period can remain, since a socket with other references holds the
+        // module, so that the module cannot exit.
         loop {
             rcu::barrier();
             if vtable.allocated.load(Ordering::Acquire) == 0 {

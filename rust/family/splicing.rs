@@ -36,8 +36,8 @@ pub(super) unsafe extern "C" fn splice_read<P: Operations>(
 ///
 /// # Safety
 ///
-/// The requirements of [`splice_read`] hold, except that the socket of `call` may be a companion of
-/// the descriptor's own socket.
+/// The requirements of [`splice_read`] hold, except that the socket of `call` may be a companion,
+/// which shares the descriptor with a TCP socket.
 pub(in super::super) unsafe fn splice_by<P: Operations>(
     call: &Call<'_, P>,
     socket: *mut bindings::socket,
