@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! The pending error, the error queue and other fields that the core reads on behalf of a
-//! descriptor. A companion has a TCP socket [in front](super::inet), which is the descriptor's
-//! socket. The fields of that TCP socket are then used instead of the companion's.
+//! descriptor. A companion shares the descriptor of a TCP socket, which is [in front](super::inet)
+//! of the companion. For a companion, this file accesses the fields of that TCP socket instead of
+//! the companion's own.
 //!
 //! Only a socket of this module's protocols has a front. The pointer to the front is
 //! `sk_user_data`. On other sockets this field has other purposes. On a TCP socket it belongs to a
@@ -67,7 +68,8 @@ impl<P: Protocol> Sock<P> {
     }
 
     /// Returns how a call on the socket allocates memory (`sk_allocation` of the socket in front).
-    /// A user in the kernel knows only the socket in front, and sets the field there.
+    /// Kernel code that uses the descriptor knows only the socket in front, and sets the field
+    /// there.
     #[inline]
     pub(crate) fn task_context(&self) -> Context {
         // SAFETY: The socket is valid, and the field is read in a single load.
@@ -75,9 +77,9 @@ impl<P: Protocol> Sock<P> {
         Context::Task(Flags::of_socket(flags))
     }
 
-    /// Returns the page fragment of the running task. Returns null if a user in the kernel has
-    /// marked the socket in front as used by memory reclaim (by clearing `sk_use_task_frag`). Then
-    /// an outer call of the same task may be using the fragment.
+    /// Returns the page fragment of the running task. Returns null if kernel code has marked the
+    /// socket in front as used by memory reclaim (by clearing `sk_use_task_frag`). Then an outer
+    /// call of the same task may be using the fragment.
     #[inline]
     pub(super) fn task_pages(&self) -> *mut bindings::page_frag {
         // SAFETY: The socket is valid.
@@ -119,21 +121,21 @@ impl<P: Protocol> Sock<P> {
         take(self.error_cell())
     }
 
-    /// Stores an error for the next call. The caller must set the error before the failed
-    /// connection state that it explains. Then a lockless reader of both never sees a failed state
-    /// without its error.
+    /// Stores an error for the next call. The caller must set the error before it sets the failed
+    /// connection state, so that a lockless reader of both never sees a failed state without an
+    /// error.
     pub(crate) fn set_error(&self, error: Error) {
         set(self.error_cell(), error);
     }
 
     /// Works like [`set_error`](Self::set_error), but only [`take_own_error`](Self::take_own_error)
-    /// returns the error: no call on the socket in front of a companion sees it.
+    /// returns the error, so no call on the socket in front of a companion sees it.
     pub(crate) fn set_own_error(&self, error: Error) {
         set(self.own_error_cell(), error);
     }
 
     /// Takes the error that [`set_own_error`](Self::set_own_error) stored, if any. On a socket
-    /// without a front, this is the pending error.
+    /// without a front, the pending error is taken.
     pub(crate) fn take_own_error(&self) -> Result {
         take(self.own_error_cell())
     }
@@ -178,8 +180,8 @@ impl<P: Protocol> Sock<P> {
         unsafe { bindings::sk_show_arrival(self.front(), self.as_ptr()) };
     }
 
-    /// Returns `SO_PEEK_OFF`: where `MSG_PEEK` starts reading, in bytes from the head of the queue;
-    /// `None` if it is off.
+    /// Returns `SO_PEEK_OFF`: where `MSG_PEEK` starts reading, in bytes from the head of the queue.
+    /// Returns `None` if the option is off.
     #[inline]
     pub(crate) fn peek_offset(&self) -> Option<u32> {
         // SAFETY: The socket is valid. The field is read in a single load, as the core reads it.

@@ -28,7 +28,7 @@ use kernel::ffi::c_int;
 // The following statics are only read while packets arrive, so every processor may have a copy of
 // their cache line.
 
-/// Whether the module is being unloaded, so that no further packet is held.
+/// Whether the module is being unloaded. Then no further packet is held for merging.
 static STOPPED: AtomicBool = AtomicBool::new(false);
 
 /// Number of merged buffers that drivers hold for further packets. GRO must flush them through
@@ -42,8 +42,8 @@ static SEED: AtomicU32 = AtomicU32::new(0);
 static TYPE: AtomicU16 = AtomicU16::new(0);
 
 /// [`Joining::stop`] polls the drivers at most this number of times, once a jiffy, until they hold
-/// nothing. The number is limited because buffers of a removed device are freed without
-/// [`complete`] and stay counted for ever.
+/// nothing. The number is limited because the buffers of a removed device are freed without a call
+/// of [`complete`], and so stay counted for ever.
 const POLLS: u32 = 250;
 
 /// The payload after the header of a packet, or of several merged packets.
@@ -70,7 +70,7 @@ pub(super) enum Move {
     Head { from: u32 },
 }
 
-/// Merging for the one protocol whose packets may be merged.
+/// The registration of the one protocol whose packets may be merged.
 pub(super) struct Joining(KBox<PerCpu<1>>);
 
 impl Joining {
@@ -149,12 +149,12 @@ unsafe fn pass(skb: *mut bindings::sk_buff) {
     unsafe { (*gro_cb(skb)).flush = 1 };
 }
 
-/// Receives a packet. Returns a buffer of the list that is to be flushed, or null.
+/// Receives a packet. Returns a buffer of `list` that the core must flush, or null.
 ///
 /// # Safety
 ///
-/// Called by the core in a softirq. `list` holds the buffers that the driver holds, and the core
-/// has the further buffer `skb` exclusively.
+/// Called by the core in a softirq. `list` links the buffers that the driver holds. `skb` is not on
+/// the list, and the core has it exclusively.
 pub(super) unsafe extern "C" fn receive<P: Packets>(
     list: *mut bindings::list_head,
     skb: *mut bindings::sk_buff,
@@ -233,8 +233,8 @@ unsafe fn find<P: Packets>(
 ) -> Found {
     // SAFETY: By the caller's promise, the list links buffers by their first field. The linear part
     // of a held buffer begins with the headers that were pulled. `gro_compare` has checked that
-    // this buffer came the same way, and that as much was pulled as for a buffer of this module. So
-    // the buffer is this module's, and its header is readable.
+    // this buffer is of the same flow as `skb`, and that as many bytes were pulled from it as from
+    // a buffer of this module. So the buffer is this module's, and its header is readable.
     unsafe {
         let header = slice::from_raw_parts(front.add(at as usize), P::HEADER_LEN);
         let mut place = (*list).next;
@@ -271,9 +271,9 @@ fn checksum_len<P: Packets>(header: &[u8]) -> usize {
     }
 }
 
-/// Merges the packet `skb` into `held` if it follows the packets there, its memory can move, and
-/// all checksums have the same [mask](masks). The mask is stored in place of the checksums, and the
-/// connection checks it.
+/// Merges the packet `skb` into `held` if `skb` is the next packet after those in `held`, its
+/// memory can move, and all checksums have the same [mask](masks). The mask is stored in place of
+/// the checksums, and the connection checks the mask later.
 ///
 /// # Safety
 ///
@@ -315,7 +315,7 @@ unsafe fn join<P: Packets>(
             cut_sum(held);
         }
         if let Some(mask) = mask {
-            // The third and later packets of the run have the same mask.
+            // Stored once, since the third and later packets of the run have the same mask.
             if count == 1 {
                 masks::set_of_run(held, mask);
             }
@@ -330,8 +330,8 @@ unsafe fn join<P: Packets>(
     }
 }
 
-/// Returns the mask of the checksums of `skb` and of the packets in `held`, if all have the same
-/// mask.
+/// Returns the mask that the checksums of `skb` and of all packets in `held` have in common, if
+/// there is one.
 ///
 /// # Safety
 ///
@@ -344,8 +344,8 @@ unsafe fn common_mask(
     skb: *mut bindings::sk_buff,
     at: u32,
 ) -> Option<u32> {
-    // SAFETY: By the caller's promise, the buffer is valid and exclusively the core's, and a
-    // checksum ends its only packet.
+    // SAFETY: By the caller's promise, the buffer is valid and exclusively the core's, and its only
+    // packet ends with a checksum.
     let of_packet = |skb: *mut bindings::sk_buff| unsafe {
         let around = at.wrapping_add(CHECKSUM_LEN as u32);
         checksum::mask(skb, at, (*skb).len.checked_sub(around)?)
@@ -397,8 +397,8 @@ unsafe fn cut_sum(skb: *mut bindings::sk_buff) {
     }
 }
 
-/// Returns how the `len` bytes of payload of `skb`, from offset `from`, can move to `held`; `None`
-/// if they cannot, or if a clone shares one of the two buffers.
+/// Returns how the `len` bytes of payload of `skb`, from offset `from`, can move to `held`. Returns
+/// `None` if they cannot, or if a clone shares one of the two buffers.
 ///
 /// # Safety
 ///
@@ -447,7 +447,8 @@ pub(super) unsafe fn append(
     }
 }
 
-/// Returns how the payload of `skb`, from offset `from`, can move to `held`; `None` if it cannot.
+/// Returns how the payload of `skb`, from offset `from`, can move to `held`. Returns `None` if it
+/// cannot.
 ///
 /// # Safety
 ///
@@ -478,7 +479,7 @@ unsafe fn way(
 }
 
 /// Moves the page references of `skb`, without the first `skip` bytes, behind the page references
-/// of `held`. Returns the memory that moved.
+/// of `held`. Returns how many bytes of memory (`truesize`) moved.
 ///
 /// # Safety
 ///
@@ -502,9 +503,9 @@ unsafe fn move_pages(held: *mut bindings::sk_buff, skb: *mut bindings::sk_buff, 
 }
 
 /// Moves the linear part of `skb` from offset `from` on, and its page references, behind the page
-/// references of `held`. Returns the memory that moved. The core frees the rest, which is only the
-/// `sk_buff`. If the buffers have an owner, `held` then accounts for everything that the owner is
-/// charged: `napi_skb_free_stolen_head` returns nothing to an owner.
+/// references of `held`. Returns how many bytes of memory (`truesize`) moved. The core frees the
+/// rest, which is only the `sk_buff`. If the buffers have an owner, `held` then accounts for
+/// everything that the owner is charged, because `napi_skb_free_stolen_head` uncharges nothing.
 ///
 /// # Safety
 ///
@@ -527,7 +528,8 @@ unsafe fn move_head(held: *mut bindings::sk_buff, skb: *mut bindings::sk_buff, f
 }
 
 /// Copies the page references of `skb` behind the page references of `held`. Leaves `gap` entries
-/// between them for the caller to fill in. Returns the first new entry of `held`.
+/// between the old and the copied references for the caller to fill in. Returns the first new entry
+/// of `held`.
 ///
 /// # Safety
 ///

@@ -107,7 +107,10 @@ H(void, sk_accompany, (struct sock *sk, struct socket *sock), write_lock_bh(&sk-
 H(void, sk_forget_front, (struct sock *sk), WRITE_ONCE(*(void **)&sk->sk_user_data, NULL))
 H(void, sock_valbool_flag, (struct sock *sk, enum sock_flags bit, bool on), sock_valbool_flag(sk, bit, on))
 H(void, tcp_inherit, (struct sock *to, const struct sock *from), sock_valbool_flag(to, SOCK_BROADCAST, sock_flag(from, SOCK_BROADCAST)); sock_valbool_flag(to, SOCK_DBG, sock_flag(from, SOCK_DBG)); sock_valbool_flag(to, SOCK_RXQ_OVFL, sock_flag(from, SOCK_RXQ_OVFL)); to->sk_priority = 0; to->sk_rcvlowat = from->sk_rcvlowat; to->sk_peek_off = READ_ONCE(from->sk_peek_off); to->sk_reuse = from->sk_reuse; to->sk_reuseport = from->sk_reuseport; tcp_sk(to)->nonagle = tcp_sk(from)->nonagle; tcp_sk(to)->keepalive_time = tcp_sk(from)->keepalive_time; tcp_sk(to)->keepalive_intvl = tcp_sk(from)->keepalive_intvl; tcp_sk(to)->keepalive_probes = tcp_sk(from)->keepalive_probes; inet_csk(to)->icsk_user_timeout = inet_csk(from)->icsk_user_timeout; inet_sk(to)->tos = inet_sk(from)->tos; inet_sk(to)->uc_ttl = inet_sk(from)->uc_ttl)
-/* The core counts the sockets that request timestamps of packets. */
+/*
+ * The core counts the sockets that request timestamps of packets, so sk_inherit_times() adds `to`
+ * to the count.
+ */
 H(void, sk_inherit_times, (struct sock *to, const struct sock *from), unsigned long times = READ_ONCE(from->sk_flags) & SK_FLAGS_TIMESTAMP; if (!times || to->sk_flags & SK_FLAGS_TIMESTAMP) return; to->sk_flags |= times; net_enable_timestamp())
 H(void, sk_inherit_txtime, (struct sock *to, const struct sock *from), to->sk_txtime_deadline_mode = from->sk_txtime_deadline_mode; to->sk_txtime_report_errors = from->sk_txtime_report_errors)
 H(u32, tcp_user_timeout, (const struct sock *sk), return READ_ONCE(inet_csk(sk)->icsk_user_timeout))
@@ -140,10 +143,16 @@ H(bool, rt_is_on_link, (const struct rtable *rt), return rt->rt_type == RTN_UNIC
 H(struct net_device *, rt_dev_rcu, (const struct rtable *rt), return dst_dev_rcu(&rt->dst))
 H(void, rt_put, (struct rtable *rt), ip_rt_put(rt))
 H(bool, neighbour_address, (struct net_device *dev, __be32 ip, u8 *address), bool valid = false; struct neighbour *n; rcu_read_lock(); n = __ipv4_neigh_lookup_noref(dev, (__force u32)ip); if (n && READ_ONCE(n->nud_state) & NUD_VALID) { neigh_ha_snapshot(address, n, dev); valid = true; } rcu_read_unlock(); return valid)
-/* Whether the address is being resolved afterwards; the entry is the table's, and may be new. */
+/*
+ * Starts to resolve the address, if necessary. Returns whether it is being resolved after this
+ * call. The entry belongs to the neighbour table, and may be new.
+ */
 H(bool, neighbour_resolve, (struct net_device *dev, __be32 ip), guard(rcu)(); struct neighbour *n = ip_neigh_gw4(dev, ip); return !IS_ERR(n) && neigh_event_send(n, NULL))
 H(bool, neighbour_is_resolving, (struct net_device *dev, __be32 ip), guard(rcu)(); struct neighbour *n = __ipv4_neigh_lookup_noref(dev, (__force u32)ip); return n && READ_ONCE(n->nud_state) & NUD_INCOMPLETE)
-/* The device of a neighbour of IPv4, and its address; null for those of other protocols. */
+/*
+ * Returns the device of an IPv4 neighbour, and stores the neighbour's address in `ip`. Returns null
+ * for a neighbour of another protocol.
+ */
 H(struct net_device *, arp_neighbour, (const struct neighbour *n, __be32 *ip), if (n->tbl != &arp_tbl) return NULL; memcpy(ip, n->primary_key, sizeof(*ip)); return n->dev)
 H(bool, inet_is_own, (const struct net_device *dev, __be32 ip), return inet_addr_type_dev_table(dev_net(dev), dev, ip) == RTN_LOCAL)
 
@@ -215,9 +224,9 @@ H(void, kfree_skb, (struct sk_buff *skb), kfree_skb(skb))
 H(void, kfree_skb_list, (struct sk_buff *skbs), kfree_skb_list(skbs))
 /*
  * Copies pages that a sender on this host may still write to. Like TCP, drops the route, connection
- * tracking and extensions of a received packet. No socket is charged for them, and their owners
- * wait for their release. The core sets slow_gro on a packet that has any of them. The bit stays
- * set, so that such packets are not merged.
+ * tracking and extensions of a received packet. No socket is charged for these objects, and their
+ * owners wait until they are released. The core sets slow_gro on a packet that has such an object.
+ * The bit stays set, so that the packet is not merged.
  */
 H(struct sk_buff *, skb_receive, (struct sk_buff *skb), skb = skb_share_check(skb, GFP_ATOMIC); if (!skb) return NULL; if (unlikely(skb->slow_gro)) { skb_dst_drop(skb); nf_reset_ct(skb); skb_ext_reset(skb); } skb_clear_delivery_time(skb); if (likely(!skb_orphan_frags_rx(skb, GFP_ATOMIC))) return skb; kfree_skb_reason(skb, SKB_DROP_REASON_SKB_UCOPY_FAULT); return NULL)
 H(bool, pskb_may_pull, (struct sk_buff *skb, unsigned int len), return pskb_may_pull(skb, len))
@@ -244,8 +253,8 @@ H(bool, copy_from_iter_full, (void *to, size_t len, struct iov_iter *from), retu
 H(bool, copy_to_iter_full, (const void *from, size_t len, struct iov_iter *to), return copy_to_iter_full(from, len, to))
 
 /*
- * timestamps of sent data; txstamp_ack requests a timestamp of the acknowledgement, and lies behind
- * the 16 bytes of the control block that hold the buffer's note
+ * timestamps of sent data: txstamp_ack requests a timestamp of the acknowledgement. The field lies
+ * behind the first 16 bytes of the control block, which hold this module's own data.
  */
 static_assert(offsetofend(struct tcp_skb_cb, ip_dsfield) >= 16);
 H(void, skb_request_stamp, (struct sk_buff *skb, u32 flags, u32 number), __sock_tx_timestamp(flags, &skb_shinfo(skb)->tx_flags); skb_shinfo(skb)->tskey = number; TCP_SKB_CB(skb)->txstamp_ack = flags & SOF_TIMESTAMPING_TX_ACK ? TSTAMP_ACK_SK : 0)
@@ -254,7 +263,7 @@ H(void, skb_copy_stamp, (struct sk_buff *to, const struct sk_buff *from), skb_sh
 H(void, skb_move_stamp, (struct sk_buff *to, struct sk_buff *from), skb_shinfo(to)->tx_flags = skb_shinfo(from)->tx_flags & SKBTX_ANY_TSTAMP; skb_shinfo(to)->tskey = skb_shinfo(from)->tskey; TCP_SKB_CB(to)->txstamp_ack = TCP_SKB_CB(from)->txstamp_ack; skb_shinfo(from)->tx_flags = 0; TCP_SKB_CB(from)->txstamp_ack = 0)
 H(void, skb_report_acked, (struct sk_buff *skb, struct sock *sk), if (TCP_SKB_CB(skb)->txstamp_ack) __skb_tstamp_tx(skb, NULL, NULL, sk, SCM_TSTAMP_ACK))
 H(const struct sock_extended_err *, skb_report, (struct sk_buff *skb), return &SKB_EXT_ERR(skb)->ee)
-/* Takes the timestamps of the queueing discipline and of the driver. */
+/* Takes the timestamps that a queueing discipline and a driver would take. */
 H(void, skb_stamp_inside, (struct sk_buff *skb), if (likely(!(skb_shinfo(skb)->tx_flags & SKBTX_ANY_TSTAMP))) return; __skb_tstamp_tx(skb, NULL, NULL, skb->sk, SCM_TSTAMP_SCHED); skb_tx_timestamp(skb))
 
 /* zero-copy sends */
@@ -392,8 +401,8 @@ H(bool, skb_has_head_frag, (const struct sk_buff *skb), return skb->head_frag &&
 H(u32, skb_own_truesize, (const struct sk_buff *skb), return SKB_TRUESIZE(skb_end_offset(skb)))
 H(void, frag_of_head, (skb_frag_t *frag, const struct sk_buff *skb, u32 from), struct page *page = virt_to_head_page(skb->head); skb_frag_fill_page_desc(frag, page, skb->data + from - (u8 *)page_address(page), skb_headlen(skb) - from))
 /*
- * Polls now the devices that hold packets until a timer expires (gro_flush_timeout). Each is polled
- * on the timer's processor, as napi_watchdog() would do.
+ * Polls at once the devices that would hold packets until a timer expires (gro_flush_timeout). Each
+ * device is polled on the processor of its timer, as napi_watchdog() would do.
  */
 static inline void poll_napi(void *napi) { napi_schedule(napi); }
 H(void, poll_holders, (void), struct net *net; struct net_device *dev; struct napi_struct *napi; guard(rcu)(); local_bh_disable(); for_each_net_rcu(net) for_each_netdev_rcu(net, dev) list_for_each_entry_rcu(napi, &dev->napi_list, dev_list) if (hrtimer_active(&napi->timer)) smp_call_function_single(READ_ONCE(napi->timer.base)->cpu_base->cpu, poll_napi, napi, true); local_bh_enable())
@@ -405,7 +414,7 @@ H(void, skb_set_protocol, (struct sk_buff *skb, __be16 protocol), skb->protocol 
 H(int, dev_hard_header, (struct sk_buff *skb, struct net_device *dev, unsigned short type, const void *daddr, const void *saddr, unsigned int len), return dev_hard_header(skb, dev, type, daddr, saddr, len))
 H(unsigned int, ll_reserved_space, (const struct net_device *dev), return LL_RESERVED_SPACE(dev))
 H(bool, dev_has_parent, (const struct net_device *dev), return dev->dev.parent)
-/* 0 if there is no such device, or its speed is unknown. */
+/* Returns the speed in Mbit/s, or 0 if there is no such device or its speed is unknown. */
 H(u32, dev_link_speed, (struct net *net, int ifindex), struct ethtool_link_ksettings link; struct net_device *dev = __dev_get_by_index(net, ifindex); return dev && !__ethtool_get_link_ksettings(dev, &link) && link.base.speed != (u32)SPEED_UNKNOWN ? link.base.speed : 0)
 H(bool, netif_running, (const struct net_device *dev), return netif_running(dev))
 H(struct net_device *, notifier_dev, (const struct netdev_notifier_info *info), return netdev_notifier_info_to_dev(info))
@@ -434,8 +443,8 @@ H(void, cond_resched, (void), cond_resched())
 
 /*
  * Resizable hash tables with keys of four words. rhashtable_settle() waits until no entries are
- * moving to another table. Hashing three words takes half the instructions of hashing four, and the
- * third and fourth words usually have 16 bits each.
+ * moving to another table. hash_key() combines the third and fourth words, which usually have 16
+ * bits each, because hashing three words takes half the instructions of hashing four.
  */
 static inline u32 hash_key(const void *key, u32 len, u32 seed) { const u32 *k = key; return jhash_3words(k[0], k[1], rol32(k[2], 16) ^ k[3], seed); }
 static inline int compare_key(struct rhashtable_compare_arg *arg, const void *obj) { return memcmp(obj + arg->ht->p.key_offset, arg->key, 16) != 0; }
@@ -456,7 +465,7 @@ H(void, free_percpu_words, (void *words), free_percpu((void __percpu *)(unsigned
 H(void, percpu_word_add, (void *words, size_t index, unsigned long n), this_cpu_add(((unsigned long __percpu *)(unsigned long)words)[index], n))
 H(unsigned long, percpu_word_sum, (void *words, size_t index), unsigned long sum = 0; int cpu; for_each_possible_cpu(cpu) sum += READ_ONCE(per_cpu_ptr((unsigned long __percpu *)(unsigned long)words, cpu)[index]); return sum)
 
-/* tracing: each is a static branch that is not taken while the event is disabled */
+/* tracing: each helper is a static branch that is not taken while the event is disabled */
 H(void, trace_esp_set_state, (const struct sock *sk, const struct net *net, const struct enet_trace_packet *packet, int oldstate, int newstate), trace_esp_set_state(sk, net, packet, oldstate, newstate))
 H(void, trace_esp_retransmit, (const struct sock *sk, const struct net *net, const struct enet_trace_packet *packet), trace_esp_retransmit(sk, net, packet))
 H(void, trace_esp_send_request, (const struct sock *sk, const struct net *net, const struct enet_trace_packet *packet), trace_esp_send_request(sk, net, packet))

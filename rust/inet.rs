@@ -7,12 +7,12 @@
 //! connection may outlive this module. Only the descriptor's function table is the module's. It is
 //! a copy of TCP's table with some functions of this module.
 //!
-//! A descriptor may get a *companion*, a socket of the module's own protocol, once. The two share
-//! the descriptor's wait queue, so either socket wakes the queue's waiters. They share one pending
-//! error, which is in the TCP socket. The socket-level options belong to the TCP socket, and the
-//! companion has copies of them. [`Streams`] decides which of the two serves a call. Since the
-//! descriptor's socket never changes, a call that reaches the wrong one finds an unconnected TCP
-//! socket.
+//! A descriptor may get a *companion*, a socket of the module's own protocol, once. The TCP socket
+//! and the companion share the descriptor's wait queue, so either wakes the queue's waiters. They
+//! share one pending error, which is in the TCP socket. The socket-level options belong to the TCP
+//! socket, and the companion has copies of them. [`Streams`] decides which of the two serves a
+//! call. Since the descriptor's socket never changes, a call that wrongly goes to TCP finds an
+//! unconnected TCP socket.
 //!
 //! The descriptor's inode refers to the companion by its private pointer, which the socket file
 //! system does not use.
@@ -99,8 +99,9 @@ impl InternetEnd {
         self.address == [0; 16] || self.v4() == Some([0; 4])
     }
 
-    /// Parses the address that a program passed to `connect` on a socket of `AF_INET6`, or else of
-    /// `AF_INET`; `None` unless it is a whole address of that family. TCP rejects all others.
+    /// Parses the address that a program passed to `connect` on a socket of `AF_INET6` (if `is_v6`)
+    /// or `AF_INET`. Returns `None` unless it is a whole address of that family. TCP rejects all
+    /// others.
     pub(crate) fn parse(bytes: &[u8], is_v6: bool) -> Option<Self> {
         const INET: [u8; 2] = (bindings::AF_INET as u16).to_ne_bytes();
         const INET6: [u8; 2] = AF_INET6.to_ne_bytes();
@@ -268,8 +269,8 @@ impl<'a, M: Streams> StreamCall<'a, M> {
         }
         let Parts { shared, record } = make()?;
         let sock = without_descriptor::<M::Protocol>(self.sock(), protocol, shared)?;
-        // A control group's rules apply to the descriptor's socket, whichever task connects or
-        // listens.
+        // The companion joins the control group of the descriptor's socket, since the rules of that
+        // group apply whichever task connects or listens.
         // SAFETY: The socket is new.
         unsafe { sock.join_group(self.sock()) };
         let companion = KBox::new(Companion::<M> { sock, record }, GFP_KERNEL_ACCOUNT)?;

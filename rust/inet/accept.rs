@@ -89,7 +89,7 @@ impl<M: Streams> NewStream<'_, M> {
             )
         })?;
         // SAFETY: Both descriptors are ours. TCP's socket moves from `made` to `self.socket`, whose
-        // table is for such sockets. `made`, then without a socket, is released.
+        // table is for such sockets. Then `made` has no socket and is released.
         unsafe {
             let sk = (*made).sk;
             (*made).sk = ptr::null_mut();

@@ -50,9 +50,9 @@ impl<M: Streams> StreamCall<'_, M> {
         unsafe { own_end(self.sock()) }
     }
 
-    /// Returns the state of TCP's socket, loaded with the socket locked. This orders the caller
-    /// with every other section under this lock. If that section came before, its stores are
-    /// visible here. If it comes later, it sees the caller's earlier stores.
+    /// Returns the state of TCP's socket, loaded with the socket locked. The lock orders the caller
+    /// with its other holders: the caller sees all stores of an earlier holder, and a later holder
+    /// sees all earlier stores of the caller.
     pub(crate) fn ordered_state(&self) -> u8 {
         let sk = self.sock().as_ptr();
         // SAFETY: The socket is valid. The call may sleep and has not locked the socket.

@@ -24,7 +24,7 @@ pub(crate) enum Objection {
     Group,
     /// The namespace or the socket has IPsec policies.
     Policy,
-    /// A user in the kernel has attached to the socket.
+    /// Kernel code, such as a sockmap, has attached to the socket.
     User,
 }
 
@@ -105,10 +105,10 @@ impl<P: Operations> Sock<P> {
     /// BPF programs would let that listener have the connection, and if there is no objection to a
     /// companion. IPsec policies count for both directions, since no route back has been looked up.
     ///
-    /// A user in the kernel that has taken over the listener, such as the NFS server, has replaced
-    /// the listener's callbacks. A companion calls only its own callbacks, so that user would never
-    /// accept the connection. Calling the replaced callbacks would require the lock of TCP's
-    /// socket, because such a user detaches under this lock.
+    /// Kernel code that has taken over the listener, such as the NFS server, has replaced the
+    /// listener's callbacks. A companion calls only its own callbacks, so the NFS server would
+    /// never accept the connection. Calling the replaced callbacks would require the lock of TCP's
+    /// socket, because kernel code detaches under this lock.
     pub(crate) fn may_take_for_front(&self, device: &Device, _section: &rcu::Read) -> bool {
         let Some(front) = self.tcp_front() else {
             return false;

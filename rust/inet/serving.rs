@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Functions in the table of TCP's socket (`sk_prot`) while a companion serves the descriptor's
-//! calls. The kernel calls these functions, or compares them with TCP's, without using the
-//! descriptor's table.
+//! The functions that the table of TCP's socket (`sk_prot`) has while a companion serves the
+//! descriptor's calls. The kernel calls these functions, or compares them with TCP's, without using
+//! the descriptor's table.
 //!
 //! C header: [`include/net/sock.h`](srctree/include/net/sock.h) (`struct proto`)
 

@@ -16,9 +16,9 @@ pub(crate) struct Table {
     /// table, and use TCP's own from [`init`] on.
     ///
     /// This table stays the `sk_prot_creator` of a socket until a call [hands over](hand_over) the
-    /// socket. Until then the socket holds the module, because nothing else holds it while the core
-    /// creates the socket. If the creation fails, the core drops the socket's reference to the
-    /// module.
+    /// socket. Until then the socket holds the module, because nothing else holds the module while
+    /// the core creates the socket. If the creation fails, the core drops the socket's reference to
+    /// the module.
     proto: bindings::proto,
     /// A copy of TCP's table, except for the functions of [`serving`](super::serving), which
     /// `io_uring` calls or compares. A TCP socket has this table while its companion serves the

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Options of TCP and IP on a connection of the companion. TCP's socket in front cannot accept or
-//! report some of these options for the companion. Others it accepts, and the companion honours
-//! them.
+//! Options of TCP and IP on a connection of the companion. TCP's socket in front of the companion
+//! cannot accept or report some of these options. It accepts the others, and the companion honours
+//! those.
 //!
 //! C header: [`include/linux/tcp.h`](srctree/include/linux/tcp.h)
 
@@ -64,12 +64,12 @@ impl<M: Streams> StreamCall<'_, M> {
     pub(super) fn apply(&self, companion: &Companion<M>, level: c_int, name: c_int) {
         match (level, name as c_uint) {
             (SOL_TCP, bindings::TCP_USER_TIMEOUT) => self.adopt_user_timeout(companion),
-            // `IP_TOS` sets the priority of the socket's packets.
+            // `IP_TOS` also sets the priority of the socket's packets, which the companion copies.
             (SOL_IP, bindings::IP_TOS) => self.adopt(companion),
             (SOL_TCP, bindings::TCP_CORK) if !self.is_corked() => {
                 M::Protocol::no_more(&companion.sock);
             }
-            // In TCP, it sends the held data even of a corked socket.
+            // In TCP, setting `TCP_NODELAY` sends the held data even of a corked socket.
             (SOL_TCP, bindings::TCP_NODELAY) if self.is_nodelay() => {
                 M::Protocol::no_more(&companion.sock);
             }
@@ -90,7 +90,8 @@ impl<M: Streams> StreamCall<'_, M> {
     }
 
     /// Delivers the number of bytes that are left to read, if the user asked for it (`TCP_INQ`). As
-    /// in TCP, it is at least 1 once the peer has ended the stream, so that the user reads on.
+    /// in TCP, the number is at least 1 once the peer has ended the stream, so that the user reads
+    /// on.
     #[inline]
     pub(super) fn tell_unread(&self, companion: &Companion<M>, message: &mut Message<'_>) {
         // SAFETY: The socket is TCP's; a single load of a bit.
