@@ -25,7 +25,7 @@ pub(crate) struct Limits {
 
 impl Limits {
     /// The minimum that the core accepts. The receive buffer has room for one packet of the usual
-    /// Ethernet size with its overhead, the send buffer for two.
+    /// Ethernet size with its overhead, and the send buffer has room for two.
     pub(crate) const MIN: Limits = Limits {
         send: bindings::ENET_SOCK_MIN_SNDBUF,
         receive: bindings::ENET_SOCK_MIN_RCVBUF,
@@ -47,7 +47,7 @@ impl Limits {
     /// Returns the limits that the core gives a new socket now: `net.core.wmem_default` and
     /// `net.core.rmem_default`. Must be called in process context.
     ///
-    /// The core does not export these, so they are read from a temporary socket of `P`.
+    /// The core does not export these limits, so they are read from a temporary socket of `P`.
     ///
     /// # Errors
     ///

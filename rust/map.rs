@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Hash tables of sockets that grow and shrink with their contents, searched under RCU.
+//! Hash tables of sockets. The tables grow and shrink with their contents, and are searched under
+//! RCU.
 //!
 //! A map wraps the kernel's `rhashtable`. The hash has a secret seed, so no remote host can choose
 //! keys that collide in one bucket. Each bucket has its own lock. A map holds a reference to each
@@ -35,10 +36,11 @@ pub(crate) type Key = [u32; 4];
 /// The number of sockets after which a walk lets other tasks run.
 const SOCKETS_AT_ONCE: u32 = 256;
 
-/// The helpers in `helpers.c` assume 16 bytes.
+/// The helpers in `helpers.c` assume keys of 16 bytes.
 const _: () = assert!(size_of::<Key>() == 16);
 
-/// A socket's place in a map; every socket has one.
+/// The part of a socket that links it into a map. Every socket has this part, even while it is in
+/// no map.
 #[repr(C)]
 pub(super) struct Entry {
     head: UnsafeCell<bindings::rhash_head>,

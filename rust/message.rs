@@ -19,15 +19,15 @@ use core::{
 };
 use kernel::ffi::c_int;
 
-/// Copies of at most this many bytes go through the stack. The kernel checks every copy of variable
-/// length from or to user memory (`CONFIG_HARDENED_USERCOPY`). A check of the stack takes far less
-/// time than a search for the slab of a heap object.
+/// Length in bytes of the longest copy from or to user memory that goes through the stack. The
+/// kernel checks every copy of variable length (`CONFIG_HARDENED_USERCOPY`). It checks an object on
+/// the stack far faster than it finds the slab of an object on the heap.
 pub(super) const SHORT: usize = 64;
 
 /// The length of the longest address in a report, an IPv6 address, in bytes.
 const ADDRESS: usize = mem::size_of::<bindings::sockaddr_in6>();
 
-/// The data of the control message with a report.
+/// The data of the control message that delivers a report of the error queue.
 #[repr(C)]
 struct Report {
     error: bindings::sock_extended_err,
@@ -48,7 +48,7 @@ impl Cookie {
 /// A `struct msghdr` for the duration of one call.
 pub(crate) struct Message<'a> {
     raw: *mut bindings::msghdr,
-    /// The completion notification of a send call whose bytes stay in place.
+    /// The completion notification of a zero-copy send call, whose bytes stay in the user's pages.
     pub(super) notice: Option<Notice>,
     _call: PhantomData<&'a mut bindings::msghdr>,
 }

@@ -173,9 +173,10 @@ impl<T: PerNet> Registration<T> {
     /// `init` succeeded.
     unsafe extern "C" fn exit(net: *mut bindings::net) {
         // SAFETY: `init` made the state, and the core calls `exit` once. By then the namespace has
-        // no socket with a descriptor and no device, or no device that delivers packets to this
-        // module. `pre_exit` ended the sockets without a descriptor. A timer or a packet may have
-        // used the state in a read section, and the core has since waited for all read sections.
+        // no socket with a descriptor. It has no device either or, if the module ends, no device
+        // that delivers packets to the module. `pre_exit` ended the sockets without a descriptor. A
+        // timer or a packet may have used the state in a read section, and the core has since
+        // waited for all read sections.
         unsafe {
             let id = *T::operations().id.get();
             ptr::drop_in_place(bindings::net_generic(net, id).cast::<T>());

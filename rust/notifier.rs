@@ -9,10 +9,10 @@ use crate::net::errno::prelude::*;
 use core::mem;
 use kernel::ffi::c_int;
 
-/// A function of the kernel that adds a block to a chain, or removes it.
+/// A function of the kernel that adds a block to a chain, or one that removes a block.
 type Change = unsafe extern "C" fn(*mut bindings::notifier_block) -> c_int;
 
-/// A block in a chain. Dropping it removes it from the chain.
+/// A block in a chain. Dropping this value removes the block from the chain.
 pub(super) struct Notified {
     block: Listed<bindings::notifier_block>,
     unregister: Change,
@@ -48,7 +48,7 @@ impl Notified {
 impl Drop for Notified {
     fn drop(&mut self) {
         // SAFETY: `new` has added the block to the chain that this function removes blocks from. By
-        // the promise to `new`, it may be called here.
+        // the promise to `new`, the function may be called here.
         unsafe { (self.unregister)(self.block.as_ptr()) };
     }
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! Several packets in one buffer. [`gro`] merges received packets into such buffers. A protocol
-//! sends a run of equal packets as one buffer with one header (generic segmentation offload): a
-//! virtual device passes the buffer on whole. For a real device the core calls
+//! sends a run of equal packets as one buffer with one header (generic segmentation offload). A
+//! virtual device passes on the whole buffer. For a real device, the core calls
 //! [`Registration::segment`] right before the driver.
 //!
 //! The buffers have SCTP's segmentation type, which virtual devices accept and network cards do
@@ -45,7 +45,7 @@ pub(crate) enum Contents {
     /// Several packets behind one header. Each has this many bytes of payload, except the last,
     /// which may have fewer.
     Packets(u16),
-    /// Packets of a different protocol, or packets that this kernel has not merged.
+    /// Packets of a different protocol, or merged packets that this kernel has not merged itself.
     Foreign,
 }
 
@@ -77,9 +77,9 @@ impl Buffer {
         }
     }
 
-    /// Declares that the data are `count` packets, of `size` bytes each except the last. This
-    /// applies to later clones, too. The header of the packets may be added in front later. Returns
-    /// `false` if there already is a clone.
+    /// Declares that the data are `count` packets, of `size` bytes each except the last. The
+    /// declaration applies to later clones, too. The header of the packets may be added in front
+    /// later. Returns `false` if there already is a clone.
     #[inline]
     pub(crate) fn set_packets(&mut self, size: u16, count: u16) -> bool {
         if self.is_cloned() {
@@ -218,8 +218,8 @@ impl<P: Packets> Registration<P> {
     }
 
     /// Gives each packet in a list its own header, and a checksum with `mask` if the header says
-    /// so. If `summed_around`, an outer layer gets the sum of each packet. Returns `false` without
-    /// memory.
+    /// so. If `summed_around`, an outer layer gets the sum of each packet. Returns `false` if there
+    /// is no memory.
     ///
     /// # Safety
     ///
@@ -250,8 +250,9 @@ impl<P: Packets> Registration<P> {
                 let header = slice::from_raw_parts_mut(header, P::HEADER_LEN);
                 P::cut(header, part);
                 let has_checksum = P::has_checksum(header);
-                // An outer checksum adds up 16-bit words. The headers in front of this module's
-                // header are a whole number of such words, but this module's header is not.
+                // The sum starts at this module's header. An outer checksum adds up 16-bit words,
+                // and only the headers in front of this module's header are a whole number of such
+                // words.
                 let from = in_front as u32;
                 if has_checksum && !checksum::append(packet, from, mask)
                     || summed_around && !bindings::skb_sum_for_outer(packet, from)

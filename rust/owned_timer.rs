@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A value with its own high-resolution timer, other than a socket.
+//! A value, other than a socket, with its own high-resolution timer.
 //!
 //! C header: [`include/linux/hrtimer.h`](srctree/include/linux/hrtimer.h)
 
@@ -15,9 +15,9 @@ pub(crate) trait Expire: Send + Sync + Sized + 'static {
     fn expired(this: &OwnedTimer<Self>, softirq: Softirq<'_>);
 }
 
-/// A value in an [`Arc`], with its timer. The timer holds no reference: dropping the value cancels
-/// the timer and waits for a running callback. So while the last reference is dropped, no lock that
-/// [`Expire::expired`] takes may be held. Otherwise the drop would deadlock.
+/// A value in an [`Arc`], with its timer. The timer holds no reference to the value, so dropping
+/// the value cancels the timer and waits for a running callback. So while the last reference is
+/// dropped, no lock that [`Expire::expired`] takes may be held. Otherwise the drop would deadlock.
 #[repr(C)]
 pub(crate) struct OwnedTimer<T: Expire> {
     timer: UnsafeCell<bindings::hrtimer>,

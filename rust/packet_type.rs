@@ -140,8 +140,8 @@ impl<H: Handler> Registration<H> {
 }
 
 /// Exchanges a received buffer, which other handlers may share, for a private one. Returns `None`
-/// if there is no memory. A sender on this host may have set a send time. It is cleared, since it
-/// is not the time of receipt.
+/// if there is no memory. If a sender on this host has set a send time, the time is cleared, since
+/// it is not the time of receipt.
 ///
 /// # Safety
 ///
