@@ -90,10 +90,11 @@ impl PageRing {
         }
     }
 
-    /// Makes `pages` offer bytes to write to. They are the rest of its page, a page of the ring
-    /// without other references, or a new page. A full page is added to the ring. The ring keeps at
-    /// most twice `bytes`: once for the bytes in flight, and once for bytes that are free or still
-    /// held by a receiver on this host. Returns `false` if there is no memory. The task may sleep.
+    /// Makes `pages` offer bytes to write to. These bytes are the rest of the page in `pages`, a
+    /// page of the ring without other references, or a new page. A full page is added to the ring.
+    /// The ring keeps at most twice `bytes`: once for the bytes in flight, and once for bytes that
+    /// are free or still held by a receiver on this host. Returns `false` if there is no memory.
+    /// The task may sleep.
     ///
     /// # Safety
     ///
@@ -120,8 +121,8 @@ impl PageRing {
 
     /// Keeps a full page, and returns a page that has no other references. A page with other
     /// references is not replaced by the full page. Otherwise, as soon as more bytes are in flight
-    /// than the ring holds, each page would be freed just before it could be reused. A socket whose
-    /// user in the kernel limits allocations has no ring.
+    /// than the ring holds, each page would be freed just before it could be reused. If kernel code
+    /// limits the allocations of a socket, that socket has no ring.
     fn exchange(&mut self, full: Page, bytes: u32, context: Context) -> Option<Page> {
         if !matches!(context, Context::Task(flags) if flags.is_default()) {
             return None;

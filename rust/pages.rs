@@ -205,7 +205,7 @@ impl Buffer {
     }
 
     /// Returns where a reference to bytes of `page` from `offset` on can be added: to the last
-    /// fragment, or as a new fragment. `None` if there is no room for a new fragment.
+    /// fragment, or as a new fragment. Returns `None` if there is no room for a new fragment.
     #[inline]
     fn place_for(&self, page: *mut bindings::page, offset: u32) -> Option<Place> {
         let count = self.fragments();

@@ -18,7 +18,7 @@ use kernel::{
     str::{as_char_ptr_in_const_context, CStr},
 };
 
-/// Readable by all and writable by none: the value does not change after the module is loaded.
+/// Readable by all and writable by none, so the value does not change after the module is loaded.
 const MODE: u16 = 0o444;
 
 /// A parameter's value, created by [`parameter`].

@@ -199,7 +199,7 @@ impl<F: Files> Operations<F> {
     }
 }
 
-/// The files of all namespaces. Dropping it removes the files.
+/// The files of all namespaces. Dropping this value removes the files.
 pub(crate) struct Registration<F: Files>(#[allow(dead_code)] namespace::Registration<State<F>>);
 
 impl<F: Files> Registration<F> {
@@ -349,8 +349,8 @@ unsafe fn reader<'a>(file: *mut bindings::seq_file) -> &'a mut Reader {
     unsafe { &mut *(*file).private.cast::<Reader>() }
 }
 
-/// Returns the record at a position: any pointer except null and the error values, if a line is
-/// left.
+/// Returns the record at the reader's position: null if no line is left, or else a pointer that is
+/// not an error value.
 fn record(reader: &Reader) -> *mut c_void {
     if reader.done {
         ptr::null_mut()
@@ -364,7 +364,8 @@ fn record(reader: &Reader) -> *mut c_void {
 /// Called by the core with an open file of a [`Directory`], and with the number of a record. The
 /// number is 0, or follows the last record shown.
 unsafe extern "C" fn start(file: *mut bindings::seq_file, number: *mut i64) -> *mut c_void {
-    // SAFETY: By the caller's promise, `file` is such a file, and `number` is valid.
+    // SAFETY: By the caller's promise, `file` is an open file of a `Directory`, and `number` is
+    // valid.
     let (reader, number) = unsafe { (reader(file), *number) };
     if number == 0 {
         reader.place = Place::default();
@@ -381,7 +382,8 @@ unsafe extern "C" fn next(
     _record: *mut c_void,
     number: *mut i64,
 ) -> *mut c_void {
-    // SAFETY: By the caller's promise, `file` is such a file, and `number` is valid.
+    // SAFETY: By the caller's promise, `file` is an open file of a `Directory`, and `number` is
+    // valid.
     unsafe {
         *number += 1;
         record(reader(file))
@@ -397,8 +399,8 @@ unsafe extern "C" fn stop(_file: *mut bindings::seq_file, _record: *mut c_void) 
 ///
 /// The requirements of [`start`] hold.
 unsafe extern "C" fn show<S: Show>(file: *mut bindings::seq_file, _record: *mut c_void) -> c_int {
-    // SAFETY: By the caller's promise, `file` is such a file. It was created for a namespace, which
-    // the open file holds.
+    // SAFETY: By the caller's promise, `file` is an open file of a `Directory`. The file was
+    // created for a namespace, which the open file holds.
     let (net, reader) = unsafe { (Net::from_raw(bindings::seq_file_net(file)), reader(file)) };
     let mut out = Output { file, begun: false };
     reader.done = S::show(net, &mut reader.place, &mut out).is_ok();

@@ -21,8 +21,8 @@ use core::{
 
 /// A queue of received buffers, borrowed from the lock that guards it.
 ///
-/// Like [`Buffer`], the type has no size in Rust: a `&mut Queue` cannot be used to move one queue
-/// into the place of another.
+/// Like [`Buffer`], the type has no size in Rust, so a `&mut Queue` cannot be used to move one
+/// queue into the place of another.
 ///
 /// # Invariants
 ///
@@ -30,7 +30,7 @@ use core::{
 #[repr(C)]
 pub(crate) struct Queue {
     _opaque: [u8; 0],
-    /// Neither `Send`, `Sync` nor `Unpin`.
+    /// Makes the type neither `Send`, `Sync` nor `Unpin`.
     _marker: PhantomData<(*mut bindings::sk_buff_head, PhantomPinned)>,
 }
 
@@ -38,7 +38,7 @@ pub(crate) struct Queue {
 ///
 /// # Safety
 ///
-/// `head` is a valid list. A lock need not be held: `next` is read in one load.
+/// `head` is a valid list. A lock need not be held, since `next` is read in one load.
 #[inline]
 pub(super) unsafe fn is_empty(head: *mut bindings::sk_buff_head) -> bool {
     // SAFETY: By the caller's promise, `head` is valid. The head of an empty list points to itself.
@@ -71,8 +71,8 @@ impl Queue {
 
     #[inline]
     fn next(&self, skb: *mut bindings::sk_buff) -> Option<*mut bindings::sk_buff> {
-        // SAFETY: This is called only with the head or with a buffer of this queue, which stays in
-        // the queue during the borrow.
+        // SAFETY: `skb` is always the head or a buffer of this queue, which stays in the queue
+        // during the borrow.
         let next = unsafe { (*skb).__bindgen_anon_1.__bindgen_anon_1.next };
         (next != self.head()).then_some(next)
     }

@@ -77,19 +77,19 @@ pub(crate) fn is_neighbour(device: &Device, ip: [u8; 4], mac: Mac) -> bool {
     neighbour(device, ip) == Some(mac)
 }
 
-/// Resolves the Ethernet address of the host with IPv4 address `ip` on `device`, unless it is
-/// known. Process context.
+/// Resolves the Ethernet address of the host with IPv4 address `ip` on `device`, unless the address
+/// is known. Must be called in process context.
 pub(crate) fn resolve(device: &Device, ip: [u8; 4]) {
     // SAFETY: The device is valid. The function uses the table's entry in a read section of its
-    // own, and takes the locks of the entry and of the device's queue, of which a task that calls
-    // this holds none.
+    // own, and takes the locks of the entry and of the device's queue. The calling task holds none
+    // of these locks.
     unsafe { bindings::neighbour_resolve(device.as_ptr(), u32::from_ne_bytes(ip)) };
 }
 
 /// Returns whether the Ethernet address of the host with IPv4 address `ip` on `device` is being
 /// resolved.
 pub(crate) fn is_resolving(device: &Device, ip: [u8; 4]) -> bool {
-    // SAFETY: The device is valid; a single load of an entry, in a read section.
+    // SAFETY: The device is valid. The function reads an entry in a single load, in a read section.
     unsafe { bindings::neighbour_is_resolving(device.as_ptr(), u32::from_ne_bytes(ip)) }
 }
 
@@ -99,7 +99,7 @@ pub(crate) trait Listener: 'static {
     fn neighbour_event(device: &Device, ip: [u8; 4]);
 }
 
-/// The registration of a [`Listener`]; dropping it unregisters.
+/// The registration of a [`Listener`]. Dropping it unregisters the listener.
 pub(crate) struct Notifier<L: Listener> {
     _block: Notified,
     _listener: PhantomData<fn() -> L>,
@@ -112,8 +112,8 @@ impl<L: Listener> Notifier<L> {
     ///
     /// `ENOMEM`.
     pub(crate) fn register(_module: &'static ThisModule) -> Result<Self> {
-        // SAFETY: The two functions are those of the chain of network events, which `call` is for.
-        // Unregistering may sleep, and so may module exit, which drops this value.
+        // SAFETY: Both functions belong to the chain of network events, and `call` is a callback
+        // for that chain. Unregistering may sleep, and so may module exit, which drops this value.
         let block = unsafe {
             Notified::new(
                 Some(Self::call),
@@ -139,7 +139,7 @@ impl<L: Listener> Notifier<L> {
         if event as u64 == NEIGHBOUR {
             let mut ip = 0;
             // SAFETY: The object of this event is a neighbour, which the caller holds during the
-            // call. It holds its device, and `ip` has room for an IPv4 address.
+            // call. The neighbour holds its device, and `ip` has room for an IPv4 address.
             unsafe {
                 let device = bindings::arp_neighbour(object.cast(), &mut ip);
                 if !device.is_null() {

@@ -3,7 +3,7 @@
 //! A queue of buffers ordered by sequence number, such as a stream's retransmission queue.
 //!
 //! The queue owns its buffers and links them by their own fields, so it allocates nothing and may
-//! be moved. It has no lock: methods that change it borrow it exclusively.
+//! be moved. The queue needs no lock, because methods that change it borrow it exclusively.
 //!
 //! C header: [`include/linux/skbuff.h`](srctree/include/linux/skbuff.h)
 
@@ -13,7 +13,7 @@ use super::{
 };
 use core::{marker::PhantomData, ptr};
 
-/// The note of a buffer in a [`SeqQueue`].
+/// The value that each buffer in a [`SeqQueue`] carries, with the buffer's sequence numbers.
 pub(crate) trait Sequenced: Note {
     /// Returns the buffer's first number. Numbers grow from the head of the queue to its tail,
     /// modulo 2^16.
@@ -209,7 +209,7 @@ impl<N: Sequenced> Drop for SeqQueue<N> {
     }
 }
 
-/// A position in a queue, which it borrows exclusively.
+/// A position in a queue. The cursor borrows the queue exclusively.
 ///
 /// # Invariants
 ///
@@ -220,7 +220,7 @@ pub(crate) struct Cursor<'a, N: Sequenced> {
 }
 
 impl<N: Sequenced> Cursor<'_, N> {
-    /// Returns the buffer at the cursor; `None` at the end.
+    /// Returns the buffer at the cursor, or `None` at the end.
     pub(crate) fn current(&mut self) -> Option<&mut Buffer> {
         // SAFETY: By the invariant, `at` is null or a buffer of the queue, which is borrowed
         // exclusively.

@@ -27,8 +27,9 @@ impl RawSock {
         unsafe { u32::from((*self.as_ptr()).sk_type) == SOCK_SEQPACKET }
     }
 
-    /// Returns how long `close` waits because of `SO_LINGER`, in jiffies; `None` if the option is
-    /// off. A `close` by an exiting task need not wait: see [`super::sock::task_is_exiting`].
+    /// Returns how long `close` waits because of `SO_LINGER`, in jiffies. Returns `None` if the
+    /// option is off. A `close` by an exiting task need not wait: see
+    /// [`super::sock::task_is_exiting`].
     pub(crate) fn linger(&self) -> Option<c_long> {
         // SAFETY: The code only reads a flag and a number of a valid socket, which `close` has
         // locked.
@@ -229,19 +230,19 @@ impl RawSock {
 
 impl<P: Protocol> Sock<P> {
     /// Copies the options of `front`, of which this socket is the companion. Returns `SO_RCVLOWAT`
-    /// if it has changed; the protocol applies it.
+    /// if the option has changed, so that the protocol can apply it.
     ///
-    /// Wakes writers if the send buffer has become larger. The core has done so when it raised
-    /// `SO_SNDBUF` of `front`. But since then a writer may have run, found the limit of this socket
-    /// unchanged, and gone back to sleep.
+    /// Wakes writers if the send buffer has become larger. The core already woke writers when it
+    /// raised `SO_SNDBUF` of `front`. But since then a writer may have run, found the limit of this
+    /// socket unchanged, and gone back to sleep.
     pub(super) fn adopt_options(&self, front: &RawSock) -> Option<c_int> {
         let mut guard = self.lock();
         let before = self.send_limit();
         // SAFETY: The lock is held.
         unsafe {
             self.copy_options(front);
-            // The flag only permits `SIGIO`. The core checks the descriptor's own list of `SIGIO`
-            // owners.
+            // Always set, because the flag only permits `SIGIO`, and the core also checks the
+            // descriptor's list of `SIGIO` owners.
             bindings::sock_set_flag(self.as_ptr(), bindings::sock_flags_SOCK_FASYNC);
             bindings::sk_inherit_busy_poll(self.as_ptr(), front.as_ptr());
             // The queueing discipline reads the rate from `sk_pacing_rate`. TCP computes this rate
