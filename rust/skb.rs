@@ -21,7 +21,7 @@ use kernel::ffi::c_int;
 mod alloc;
 
 /// The processor that a frame records as its sender's (`skb->sender_cpu`). Together with the flow's
-/// hash it selects the transmit queue of the device, and of the devices below that.
+/// hash, the processor selects the transmit queue of the device, and of each lower device.
 #[derive(Clone, Copy)]
 pub(crate) struct Processor(u32);
 
@@ -60,8 +60,8 @@ type Offset = bindings::sk_buff_data_t;
 
 /// An `sk_buff` borrowed from its owner: an [`Skb`] or a queue.
 ///
-/// The type has no size in Rust: it marks the address of a C structure. So `mem::swap` and the like
-/// move nothing, and a `&mut Buffer` cannot take a buffer out of its queue.
+/// The type has no size in Rust, because it only marks the address of a C structure. So `mem::swap`
+/// and the like move nothing, and a `&mut Buffer` cannot take a buffer out of its queue.
 ///
 /// # Invariants
 ///
@@ -70,7 +70,7 @@ type Offset = bindings::sk_buff_data_t;
 #[repr(C)]
 pub(crate) struct Buffer {
     _opaque: [u8; 0],
-    /// Neither `Send`, `Sync` nor `Unpin`.
+    /// Makes the type neither `Send`, `Sync` nor `Unpin`.
     _marker: PhantomData<(*mut bindings::sk_buff, PhantomPinned)>,
 }
 
@@ -216,7 +216,8 @@ impl Buffer {
         unsafe { Skb::from_raw(bindings::skb_copy(self.as_ptr(), context.gfp())) }
     }
 
-    /// Returns whether the buffer has, or had, a clone. For most buffers this needs no call.
+    /// Returns whether the buffer has, or had, a clone. Unlike [`is_cloned`](Self::is_cloned), this
+    /// never calls the kernel.
     #[inline]
     fn may_be_cloned(&self) -> bool {
         // SAFETY: By the invariant of `Buffer`, the buffer is valid, and no one changes the
@@ -299,8 +300,8 @@ impl Buffer {
         unsafe { (*self.as_ptr()).data.add(self.linear_len()) }
     }
 
-    /// Returns whether `n` bytes after the data may be written: the tailroom is large enough, and
-    /// no clone shares it.
+    /// Returns whether `n` bytes after the data may be written, that is, whether the tailroom is
+    /// large enough and no clone shares it.
     #[inline]
     fn takes(&self, n: usize) -> bool {
         self.tailroom() >= n && !self.is_cloned()
@@ -396,10 +397,10 @@ impl Buffer {
         }
     }
 
-    /// Returns a buffer of the same data with `header` in front. The buffer is a clone or, while an
-    /// earlier clone exists that may use the headroom, a copy. Returns `None` if there is no
-    /// memory, or if the headroom is too short. Also returns `None` if a clone is needed and this
-    /// buffer has not given up the right to its headroom (`nohdr`).
+    /// Returns a clone with `header` in front of the same data. If an earlier clone may use the
+    /// headroom, returns a copy instead. Returns `None` if there is no memory, or if the headroom
+    /// is too short. Also returns `None` if a clone is needed and this buffer has not given up the
+    /// right to its headroom (`nohdr`).
     #[inline]
     pub(crate) fn with_header(&self, header: &[u8], context: Context) -> Option<Skb> {
         // SAFETY: By the invariant of `Buffer`, the buffer is valid.
@@ -413,8 +414,8 @@ impl Buffer {
         }
         let mut clone = self.try_clone(context)?;
         // SAFETY: The headroom has room for `header`, and there was no earlier clone: both were
-        // checked above. This buffer does not write to the headroom, since it has given up the
-        // right to it.
+        // checked above. This buffer has given up the right to the headroom, so it does not write
+        // there.
         unsafe { clone.prepend(header) };
         Some(clone)
     }
@@ -555,7 +556,7 @@ pub(crate) struct Skb(NonNull<bindings::sk_buff>);
 unsafe impl Send for Skb {}
 
 impl Skb {
-    /// Takes over a reference. `None` for a null pointer.
+    /// Takes over a reference. Returns `None` for a null pointer.
     ///
     /// # Safety
     ///
@@ -601,11 +602,11 @@ impl Skb {
         unsafe { bindings::skb_renew_plain(self.as_ptr()) }
     }
 
-    /// Returns the bytes that the buffer has for headers and linear data.
+    /// Returns how many bytes the buffer has for headers and linear data.
     #[inline]
     pub(super) fn capacity(&self) -> usize {
-        // SAFETY: By the invariant of `Buffer`, the buffer is valid. `end` is its distance from
-        // `head`.
+        // SAFETY: By the invariant of `Buffer`, the buffer is valid. `end` is the distance of the
+        // memory's end from `head`.
         unsafe { (*self.as_ptr()).end as usize }
     }
 
@@ -644,7 +645,7 @@ impl Skb {
         unsafe { bindings::consume_skb(self.into_raw()) };
     }
 
-    /// Frees the buffer as dropped for `reason`, by `sock` if it had reached a socket.
+    /// Frees the buffer as dropped for `reason`, by `sock` if the buffer had reached a socket.
     pub(crate) fn refuse(self, sock: Option<&RawSock>, reason: DropReason) {
         let sock = sock.map_or(ptr::null_mut(), RawSock::as_ptr);
         // SAFETY: The function takes over our reference. The socket is null or valid.

@@ -4,7 +4,7 @@
 //!
 //! A buffer consists of two pieces of memory, which the kernel zeroes on allocation. For a small
 //! message, allocating and freeing a buffer takes longer than the protocol's own work. So
-//! acknowledged buffers become the next packets, as TCP once did with one buffer per socket
+//! acknowledged buffers are reused for the next packets, as TCP once did with one buffer per socket
 //! (`sk_tx_skb_cache`).
 
 use super::{bindings, skb::Skb};
@@ -47,7 +47,7 @@ impl SkbPool {
             return skb.consume();
         }
         let raw = skb.into_raw();
-        // SAFETY: The buffer is exclusively ours and on no list. The stack takes over its
+        // SAFETY: The buffer is exclusively ours and on no list. The stack takes over our
         // reference.
         unsafe { (*raw).__bindgen_anon_1.__bindgen_anon_1.next = self.first };
         self.first = raw;

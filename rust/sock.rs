@@ -4,8 +4,8 @@
 //!
 //! A [`Sock`] has two parts of its own. `shared` is accessible without the socket lock and
 //! synchronises itself (atomics, locks). `state` belongs to the holder of the socket lock: a task
-//! through [`Sock::lock`], or the receive path through [`Sock::lock_bh`]. Both lend it as
-//! [`Locked`].
+//! through [`Sock::lock`], or the receive path through [`Sock::lock_bh`]. Both lend `state` as part
+//! of [`Locked`].
 //!
 //! References are counted: a descriptor has one, each table and queue that lists a socket has one,
 //! and every [`SockRef`] is one.
@@ -313,13 +313,13 @@ impl RawSock {
 pub(crate) struct Sock<P: Protocol> {
     raw: RawSock,
     pub(super) timer: UnsafeCell<bindings::hrtimer>,
-    /// The timer fired while a task owned the socket.
+    /// Whether the timer fired while a task owned the socket.
     pub(super) timer_missed: AtomicBool,
     pub(super) entry: Entry,
     pub(super) tables: Memberships,
     pub(super) links: Links<P, SlotLink>,
     pub(super) child_links: Links<P, ChildLink>,
-    /// The socket is no longer counted in `/proc/net/protocols`.
+    /// Whether the socket is no longer counted in `/proc/net/protocols`.
     retired: AtomicBool,
     /// Received buffers that are out of order. They form a list that is guarded and purged like
     /// `sk_receive_queue`.
@@ -329,7 +329,8 @@ pub(crate) struct Sock<P: Protocol> {
 }
 
 // SAFETY: `raw` and `shared` are `Sync`. `state`, which is `Send`, is reached through the lock
-// only. The data in its links is reached only through the lists that the socket belongs to.
+// only. The data in the links of a socket is reached only through the lists that the socket belongs
+// to.
 unsafe impl<P: Protocol> Sync for Sock<P> {}
 
 impl<P: Protocol> Deref for Sock<P> {
@@ -450,8 +451,8 @@ impl<P: Protocol> Sock<P> {
         }
     }
 
-    /// Returns a reference to the socket; `None` if the last reference is gone and only a read
-    /// section still keeps the socket's memory.
+    /// Returns a reference to the socket. Returns `None` if the last reference is gone and only a
+    /// read section still keeps the socket's memory.
     #[inline]
     pub(crate) fn try_hold(&self) -> Option<SockRef<P>> {
         // SAFETY: By the invariant of `RawSock`, the socket is valid. The `SockRef` takes over the

@@ -37,8 +37,8 @@ pub(crate) unsafe trait Link<P: Protocol>: Sized + 'static {
     fn of(sock: &Sock<P>) -> &Links<P, Self>;
 }
 
-/// The links for lists in which each socket has a value, the protocol's [`Slot`](Protocol::Slot),
-/// stored beside it.
+/// The links for lists that store a value, the protocol's [`Slot`](Protocol::Slot), beside the
+/// links of each socket.
 pub(crate) enum SlotLink {}
 /// The links of a listener's lists of its children.
 pub(crate) enum ChildLink {}
@@ -64,7 +64,7 @@ unsafe impl<P: Protocol> Link<P> for ChildLink {
 }
 
 /// A socket's links and slot. The socket belongs to at most one [`SockLists`] for this set of
-/// links, and only that value accesses the links and the slot.
+/// links, and only that `SockLists` accesses the links and the slot.
 #[repr(C)]
 pub(crate) struct Links<P: Protocol, L: Link<P>> {
     /// The socket's node, which is in a list while `held` is not `None`.
@@ -90,8 +90,8 @@ impl<P: Protocol, L: Link<P>> Default for Links<P, L> {
     }
 }
 
-/// `N` lists of sockets. A socket is in at most one of them. The value has no lock: methods that
-/// access the lists borrow it exclusively.
+/// `N` lists of sockets. A socket is in at most one of them. No lock is needed, because methods
+/// that access the lists borrow this value exclusively.
 ///
 /// # Invariants
 ///

@@ -34,7 +34,8 @@ impl Pipe<'_> {
     }
 
     /// Moves at most `len` bytes of the stream's next received buffer, from `offset` on, into the
-    /// pipe: bytes in pages by reference, others by copy. Returns the number of bytes moved.
+    /// pipe. Bytes in pages are moved by reference, and other bytes are copied. Returns the number
+    /// of bytes moved.
     ///
     /// # Errors
     ///

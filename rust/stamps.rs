@@ -54,7 +54,7 @@ impl StampRequest {
     }
 
     /// Counts `bytes` bytes that a call on the stream `sock` has sent, and returns the request for
-    /// a timestamp of the last one, if any.
+    /// a timestamp of the last byte, if any.
     pub(crate) fn stamp_bytes(self, sock: &RawSock, bytes: u32) -> Option<Stamp> {
         let mut number = 0;
         if self.flags & ENET_STAMP_NUMBERS != 0 {
@@ -149,8 +149,8 @@ impl RawSock {
 
     /// Makes the core accept numbers (`SOF_TIMESTAMPING_OPT_ID`) on a TCP socket whose companion
     /// has the connection. The core rejects a change of this flag on a socket without a TCP
-    /// connection. Returns the former flags, to be [restored](Self::undo_stamp_numbers) if the core
-    /// rejects the other flags; `None` if nothing changes.
+    /// connection. Returns the former flags, which the caller [restores](Self::undo_stamp_numbers)
+    /// if the core rejects the other new flags. Returns `None` if nothing changes.
     pub(super) fn begin_stamp_numbers(&self) -> Option<u32> {
         // SAFETY: This runs in process context. The core also writes the flags under this lock.
         unsafe { bindings::lock_sock_nested(self.as_ptr(), 0) };
@@ -209,11 +209,11 @@ impl<P: Protocol> Sock<P> {
 }
 
 impl Buffer {
-    /// Requests `stamp`. The buffer is kept until it is acknowledged. The buffer that is sent is a
-    /// clone of it, or is given the request by [`copy_stamp`](Self::copy_stamp).
+    /// Requests `stamp` for this buffer, which is kept until it is acknowledged. The buffer that is
+    /// sent is a clone of this one, or gets the request by [`copy_stamp`](Self::copy_stamp).
     pub(crate) fn request_stamp(&mut self, stamp: &Stamp) {
         // SAFETY: The buffer is borrowed exclusively. Holders of clones may read the shared fields
-        // at any time, in single loads. The helper does not write to the buffer's note.
+        // at any time, in single loads. The helper does not write to the buffer's `skb::Words`.
         unsafe { bindings::skb_request_stamp(self.as_ptr(), stamp.flags, stamp.number) };
     }
 
@@ -223,8 +223,8 @@ impl Buffer {
         unsafe { bindings::skb_is_stamped(self.as_ptr()) }
     }
 
-    /// Gives `to`, which is sent with the last byte of this buffer, this buffer's request for a
-    /// timestamp.
+    /// Copies this buffer's request for a timestamp to `to`, which is sent with the last byte of
+    /// this buffer.
     pub(crate) fn copy_stamp(&self, to: &mut Buffer) {
         // SAFETY: Both buffers are valid, and `to` is borrowed exclusively.
         unsafe { bindings::skb_copy_stamp(to.as_ptr(), self.as_ptr()) };
@@ -249,8 +249,8 @@ impl Skb {
     /// while the module is being unloaded. Call this before `set_class`.
     ///
     /// The owner is never the socket in front of a companion. The owner's flags decide whether a
-    /// report contains the frame, and are read when the report is queued. TCP's functions would
-    /// read IP header fields in such a frame.
+    /// report contains the frame, and are read when the report is queued. If the owner were TCP's
+    /// socket, TCP's functions would read IP header fields in the frame.
     pub(crate) fn set_owner<P: Protocol>(&mut self, sock: &Sock<P>) {
         if let Some(held) = sock.try_hold().filter(|held| P::vtable().pin(held)) {
             // SAFETY: The buffer is ours. The held socket may own further buffers, and is freed

@@ -65,7 +65,7 @@ impl<N: PerNamespace> Operations<N> {
     }
 }
 
-/// The files of all namespaces. Dropping it removes the files.
+/// The files of all namespaces. Dropping this value removes the files.
 pub(crate) struct Registration<N: PerNamespace>(
     #[allow(dead_code)] namespace::Registration<Directory<N>>,
 );
@@ -83,8 +83,8 @@ impl<N: PerNamespace> Registration<N> {
     }
 }
 
-/// The directory that has the files of all namespaces. It is created before the first file and must
-/// be dropped after the last; dropping it removes the directory.
+/// The directory that has the files of all namespaces. It is created before the first file, and
+/// must be dropped after the last file. Dropping this value removes the directory.
 ///
 /// Names directly under `/proc/sys` are common to all namespaces. Without a common directory, every
 /// process would see the files of the namespace in which the directory was looked up first. The
@@ -231,7 +231,8 @@ unsafe extern "C" fn handle<N: Numbers>(
         // SAFETY: `position` points to the core's own copy of the offset.
         let at_start = unsafe { *position == 0 };
         let count = if at_start { words(text) } else { 0 };
-        // The core would use the first number and ignore the rest.
+        // Several numbers are rejected, since the core would use the first number and ignore the
+        // rest.
         if count > 1 {
             return EINVAL.to_errno();
         }

@@ -160,7 +160,7 @@ impl<'a, P: Protocol, L: Link> Iterator for Chain<'a, P, L> {
         }
         // SAFETY: A node of a chain is inside a socket of `P`, which is freed only after the read
         // section. If the socket leaves its table, the node's `next` does not change until the
-        // socket is inserted into another.
+        // socket is inserted into another table.
         unsafe {
             self.link = AtomicPtr::from_ptr(ptr::addr_of_mut!((*link).next)).load(Acquire);
             Some(&*link.byte_sub(L::OFFSET).cast::<Sock<P>>())
@@ -235,8 +235,9 @@ impl<P: Protocol, L: Link> Table<P, L> {
         }
     }
 
-    /// Returns the socket with the highest `fitness` in the bucket of `hash`; among sockets with
-    /// the same fitness, the one that was inserted last. Ignores sockets whose fitness is `None`.
+    /// Returns the socket with the highest `fitness` in the bucket of `hash`. Among sockets with
+    /// the same fitness, returns the socket that was inserted last. Ignores sockets whose fitness
+    /// is `None`.
     #[inline]
     pub(crate) fn find_best<'a>(
         &self,
@@ -361,8 +362,8 @@ impl<P: Protocol, L: Link> TableGuard<'_, P, L> {
         Ok(())
     }
 
-    /// Removes a socket from the table and returns the table's reference to it; `None` if the
-    /// socket is not in the table.
+    /// Removes a socket from the table and returns the table's reference to the socket. Returns
+    /// `None` if the socket is not in the table.
     pub(crate) fn remove(&self, sock: &Sock<P>) -> Option<SockRef<P>> {
         let Membership(member) = L::member(&sock.tables);
         if member.load(Relaxed) != self.table.id() {

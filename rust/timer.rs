@@ -2,11 +2,11 @@
 
 //! The high-resolution timer of a socket.
 //!
-//! The timer holds no reference to the socket. If the timer is started while its callback runs, the
-//! references held for expiries cannot be counted. Instead the socket's destructor waits for the
-//! callback, after the last reference and an RCU grace period. The lock holder decides the expiry
-//! time. Others may arm the timer to have the socket processed; the lock holder may postpone the
-//! expiry.
+//! The timer holds no reference to the socket, because references held for expiries could not be
+//! counted if the timer is started while its callback runs. Instead the socket's destructor, which
+//! runs after the last reference and an RCU grace period, waits for the callback. The lock holder
+//! decides the expiry time. Other code may arm the timer so that the socket is processed, but the
+//! lock holder may postpone the expiry.
 //!
 //! C header: [`include/linux/hrtimer.h`](srctree/include/linux/hrtimer.h)
 
@@ -90,7 +90,7 @@ impl<P: Protocol> Sock<P> {
 ///
 /// # Safety
 ///
-/// No one can arm the timer any more, and the caller holds no lock that its callback takes.
+/// No one can arm the timer any more, and the caller holds no lock that the timer's callback takes.
 pub(super) unsafe fn cancel<P: Protocol>(sock: &Sock<P>) {
     // SAFETY: The timer was set up with the socket. The function waits for a callback on another
     // processor.

@@ -18,16 +18,16 @@ impl RawSock {
     /// Wakes tasks that wait for an error.
     pub(crate) fn wake_error(&self) {
         // SAFETY: By the invariant of `RawSock`, the socket is valid. The function calls a callback
-        // that the core, or a user in the kernel, has set.
+        // that the core, or other kernel code, has set.
         unsafe { bindings::sk_error_report(self.as_ptr()) };
     }
 
     /// Wakes readers.
     #[inline]
     pub(crate) fn data_ready(&self) {
-        // SAFETY: `sock_init_data` or a user in the kernel has set the callback. Its argument is
-        // the socket to which it belongs. The callback is read in a single load, as the core reads
-        // it, since such users may replace it.
+        // SAFETY: `sock_init_data` or other kernel code has set the callback, which takes the
+        // socket as argument. The callback is read in a single load, as the core reads it, since
+        // other kernel code may replace it.
         unsafe {
             if let Some(ready) = ptr::read_volatile(&raw const (*self.as_ptr()).sk_data_ready) {
                 ready(self.as_ptr());
@@ -37,9 +37,9 @@ impl RawSock {
 
     /// Wakes all waiters, after a change of state.
     pub(crate) fn state_change(&self) {
-        // SAFETY: `sock_init_data` or a user in the kernel has set the callback. Its argument is
-        // the socket to which it belongs. The callback is read in a single load, as the core reads
-        // it, since such users may replace it.
+        // SAFETY: `sock_init_data` or other kernel code has set the callback, which takes the
+        // socket as argument. The callback is read in a single load, as the core reads it, since
+        // other kernel code may replace it.
         unsafe {
             if let Some(change) = ptr::read_volatile(&raw const (*self.as_ptr()).sk_state_change) {
                 change(self.as_ptr());
@@ -98,8 +98,8 @@ impl RawSock {
 }
 
 impl<P: Protocol> Call<'_, P> {
-    /// Sets whether to suppress the `SIGIO` that announces data. It is suppressed while a task
-    /// sleeps in `recv`.
+    /// Sets whether to suppress the `SIGIO` that announces data, as is done while a task sleeps in
+    /// `recv`.
     #[inline]
     pub(crate) fn suppress_data_signals(&self, suppress: bool) {
         // The core's functions test this flag, too. Testing it here saves two calls for each
@@ -119,8 +119,8 @@ impl<P: Protocol> Call<'_, P> {
     }
 
     /// Requests a wake-up (`EPOLLOUT`, `SIGIO`) when the send buffer has room again. The caller
-    /// must check for room once more after this: either that check sees the room, or the wake-up
-    /// follows.
+    /// must check for room once more after this call. Then either that check sees the room, or the
+    /// wake-up follows.
     #[inline]
     pub(crate) fn want_write_space(&self) {
         // SAFETY: A running call holds the descriptor, and so its wait queue.

@@ -101,8 +101,8 @@ impl Message<'_> {
         may && self.flags() & MSG_SPLICE_PAGES == 0
     }
 
-    /// Gives a send call of `len` bytes on `sock`, which the caller has locked, a notice: from now
-    /// on buffers refer to the call's pages. Does nothing if the bytes [may
+    /// Gives a send call of `len` bytes on `sock`, which the caller has locked, a notice. From now
+    /// on, buffers refer to the call's pages. Does nothing if the bytes [may
     /// not](Self::may_stay_in_place) stay in place.
     ///
     /// If the bytes are appended to `last`, the call shares the notice of `last` where possible.
@@ -126,10 +126,10 @@ impl Message<'_> {
             self.notice = Some(Notice { raw, own: false });
             return Ok(());
         }
-        // SAFETY: The message belongs to a running call, in a task. A companion reports its notices
-        // on the socket in front of it, to which it holds a reference. `last` is valid. A notice is
-        // shared only if it belongs to the locked socket, and not to a socket in front: buffers
-        // with the locked socket's notice are reached only under its lock.
+        // SAFETY: The message belongs to a running call, in a task. A companion holds a reference
+        // to the socket in front of it, and reports its notices there. `last` is valid. A notice is
+        // shared only if it belongs to the locked socket, and not to a socket in front. Buffers
+        // with the locked socket's notice are reached only under that socket's lock.
         let raw = unsafe {
             let front = sock.front();
             let own = front == sock.as_ptr();
@@ -257,8 +257,8 @@ impl Buffer {
         };
         let queued = sock.write_queued().load(Relaxed);
         // SAFETY: All pointers are valid, the buffer is borrowed exclusively, and no clone shares
-        // it. The function charges the memory to `sock` only if `sock` is a stream. This is checked
-        // here. On failure it leaves the buffer's data unchanged.
+        // it. The function charges the memory to `sock` only if `sock` is a stream. The type of
+        // `sock` is checked here. On failure the function leaves the buffer's data unchanged.
         let taken = unsafe {
             if u32::from((*sock.as_ptr()).sk_type) != SOCK_STREAM {
                 return Err(EOPNOTSUPP);
@@ -272,8 +272,8 @@ impl Buffer {
                 ptr::null_mut(),
             )
         };
-        // Undoes the function's change of `sk_wmem_queued`: the caller charges the memory of this
-        // buffer like the memory of every other buffer.
+        // Undoes the function's change of `sk_wmem_queued`, because the caller charges the memory
+        // of this buffer like the memory of every other buffer.
         sock.write_queued().store(queued, Relaxed);
         // `FULL`: the buffer cannot refer to more pages. `OTHER`: the buffer refers to a different
         // notice.
@@ -300,9 +300,9 @@ impl<P: Protocol<Kind = Datagram>> Sock<P> {
             return Err(EMSGSIZE);
         };
         let before = skb.len();
-        // SAFETY: All pointers are valid, and the buffer is ours. It is charged to this socket, so
-        // the function may charge the pages to the socket, too. On failure `iov_iter_revert`
-        // returns the `taken` bytes to the message.
+        // SAFETY: All pointers are valid, and the buffer is ours. The buffer is charged to this
+        // socket, so the function may charge the pages to the socket, too. On failure
+        // `iov_iter_revert` returns the `taken` bytes to the message.
         unsafe {
             if !ptr::eq(skb.owner(), self.as_ptr()) || skb.is_cloned() {
                 return Err(EMSGSIZE);

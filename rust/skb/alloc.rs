@@ -16,8 +16,8 @@ use kernel::page::PAGE_SIZE;
 /// header is aligned like the header of a buffer from the core.
 const FRAGMENT_ALIGN: u32 = 64;
 
-/// Returns the size of the memory of a buffer with room for `headroom` and `size` bytes; `None` if
-/// it exceeds a page.
+/// Returns the size of the memory of a buffer with room for `headroom` and `size` bytes. Returns
+/// `None` if the size exceeds a page.
 #[inline]
 fn fragment_size(headroom: usize, size: usize) -> Option<u32> {
     let total = u32::try_from(headroom.checked_add(size)?).ok()?;
@@ -57,8 +57,8 @@ impl Skb {
 
     /// Allocates a buffer in a fragment of a page, as drivers do for received packets. This takes
     /// less time than an allocation from a slab. The kernel zeroes every slab object on allocation
-    /// (`init_on_alloc`), but does not allocate fragments one by one. Returns `None` if there is no
-    /// memory, or if the buffer exceeds a page.
+    /// (`init_on_alloc`), but a fragment is part of a page that was allocated before. Returns
+    /// `None` if there is no memory, or if the buffer exceeds a page.
     ///
     /// The fragment is charged to no memory cgroup, and keeps its whole page, usually of 32 KiB, in
     /// use. For a task use [`alloc_charged`](Self::alloc_charged).
@@ -104,8 +104,8 @@ impl Skb {
         }
         // SAFETY: After the refill, the page has at least `whole` bytes from `offset` on, since
         // `whole` is at most a page. Only the task uses these bytes. The buffer takes over these
-        // bytes and a reference to the page, and uses no other part of it. The page is not in high
-        // memory, which the flags do not request. Without a buffer, `skb_free_frag` drops the
+        // bytes and a reference to the page, and uses no other part of the page. The page is not in
+        // high memory, which the flags do not request. Without a buffer, `skb_free_frag` drops the
         // reference.
         unsafe {
             let head = bindings::page_frag_head(pages);

@@ -36,8 +36,8 @@ impl<P: Protocol> NewChild<P> {
             (*sk).sk_ack_backlog = 0;
             (*sk).sk_max_ack_backlog = 0;
             (*sk).sk_shutdown = 0;
-            // Programs identify sockets by their cookie: the child gets its own when a program asks
-            // for it.
+            // A program identifies a socket by its cookie, so the copied cookie is cleared. The
+            // child gets its own when a program asks for the cookie.
             (*sk).__sk_common.skc_cookie.counter = 0;
             // The copied pointer to the listener's front is cleared, since the child has no
             // reference to the front.
