@@ -41,8 +41,8 @@ impl RawSock {
         unsafe { bindings::cgroup_filters_inet(self.as_ptr()) }
     }
 
-    /// Charges the memory of a listener's child to the memory cgroup of the calling task. A softirq
-    /// created the child. As in TCP, the charge may exceed the limit and does not fail. May sleep.
+    /// Charges the memory of a listener's child, which a softirq created, to the memory cgroup of
+    /// the calling task. As in TCP, the charge may exceed the limit and does not fail. May sleep.
     pub(super) fn charge(&self) {
         // SAFETY: A socket is an object of its protocol's slab cache, which may be charged at any
         // time. The function does nothing for an object that is already charged.

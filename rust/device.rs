@@ -47,7 +47,8 @@ impl Mac {
 
 /// A network device. It is only borrowed: from an RCU read section in which it was found, or from
 /// the kernel for the duration of a call. There is no owned reference, because `ip link del` would
-/// have to wait for it, even while its holder faults on user memory or waits for a lock.
+/// have to wait for that reference, even while the holder faults on user memory or waits for a
+/// lock.
 #[repr(transparent)]
 pub(crate) struct Device(Opaque<bindings::net_device>);
 

@@ -6,8 +6,8 @@
 //! the companion's own.
 //!
 //! Only a socket of this module's protocols has a front. The pointer to the front is
-//! `sk_user_data`. On other sockets this field has other purposes. On a TCP socket it belongs to a
-//! user in the kernel, such as `KCM` or a sockmap, that has attached to the socket.
+//! `sk_user_data`. On other sockets this field has other purposes. On a TCP socket, the field
+//! belongs to kernel code, such as `KCM` or a sockmap, that has attached to the socket.
 //!
 //! C header: [`include/net/sock.h`](srctree/include/net/sock.h)
 

@@ -315,7 +315,8 @@ unsafe fn join<P: Packets>(
             cut_sum(held);
         }
         if let Some(mask) = mask {
-            // Stored once, since the third and later packets of the run have the same mask.
+            // The mask is stored once, since the third and later packets of the run have the same
+            // mask.
             if count == 1 {
                 masks::set_of_run(held, mask);
             }

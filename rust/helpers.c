@@ -120,7 +120,7 @@ H(bool, tcp_tells_unread, (const struct sock *sk), return tcp_sk(sk)->recvmsg_in
 H(bool, tcp_can_accept, (const struct sock *sk), return inet_sk_state_load(sk) != TCP_LISTEN || !reqsk_queue_empty(&inet_csk(sk)->icsk_accept_queue))
 H(bool, tcp_is_special, (const struct sock *sk), return tcp_sk(sk)->repair || tcp_sk(sk)->save_syn || tcp_sk(sk)->rx_opt.user_mss || rcu_access_pointer(inet_sk(sk)->inet_opt) || TCP_KEYS(sk))
 /*
- * Returns whether a user in the kernel, such as a sockmap, has attached to the socket. A BPF map of
+ * Returns whether kernel code, such as a sockmap, has attached to the socket. A BPF map of
  * reuseport sockets (SK_USER_DATA_BPF) does not count, as long as no program selects from it.
  */
 H(bool, sk_has_user, (const struct sock *sk), const uintptr_t user = (uintptr_t)READ_ONCE(*(void *const *)&sk->sk_user_data); return user && !(user & SK_USER_DATA_BPF))

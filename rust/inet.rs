@@ -320,17 +320,17 @@ impl<'a, M: Streams> StreamCall<'a, M> {
     }
 
     /// Sets whether the companion serves the requests of `io_uring` on TCP's socket from now on.
-    /// Has no effect if another user, such as a sockmap, has replaced the socket's protocol table,
-    /// since that user will restore the old table.
+    /// Has no effect if other kernel code, such as a sockmap, has replaced the socket's protocol
+    /// table, since that code will restore the old table.
     pub(crate) fn set_served(&self, served: bool) {
         let sk = self.sock().as_ptr();
         let table = M::tables().of(self.sock().family());
         // SAFETY: The call holds the descriptor, so the aligned pointer in its socket is valid.
         // This function accesses the pointer atomically, and the core in single loads.
         let place = unsafe { AtomicPtr::from_ptr(&raw mut (*sk).__sk_common.skc_prot) };
-        // Both tables are complete and static, and differ in one function. The module's table is
+        // Both tables are complete and static, and differ in two functions. The module's table is
         // valid until the descriptor is released, which calls TCP's `close`. The result is ignored
-        // because a table of another user stays in place.
+        // because the table of other kernel code stays in place.
         let _ = place.compare_exchange(table.proto(!served), table.proto(served), Relaxed, Relaxed);
     }
 

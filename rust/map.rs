@@ -246,10 +246,10 @@ impl<P: Protocol> Map<P> {
         let mut iter = MaybeUninit::<bindings::rhashtable_iter>::uninit();
         let iter = iter.as_mut_ptr();
         // SAFETY: The table is initialized. `rhashtable_walk_enter` initialises the iterator, which
-        // does not move until `rhashtable_walk_exit`. Starting and stopping alternate.
-        // `rhashtable_walk_seek` accepts any position. `rhashtable_walk_next` returns a socket,
-        // which the read section keeps, or null at the end. It returns an error if the table was
-        // resized; the walk then continues.
+        // does not move until `rhashtable_walk_exit`. The calls that start and stop the walk
+        // alternate. `rhashtable_walk_seek` accepts any position. `rhashtable_walk_next` returns a
+        // socket, which the read section keeps, or null at the end. If the table was resized, it
+        // returns an error, and the walk continues.
         unsafe {
             bindings::rhashtable_walk_enter(self.table.get(), iter);
             bindings::rhashtable_walk_start(iter);

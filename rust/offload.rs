@@ -217,9 +217,9 @@ impl<P: Packets> Registration<P> {
         packets
     }
 
-    /// Gives each packet in a list its own header, and a checksum with `mask` if the header says
-    /// so. If `summed_around`, an outer layer gets the sum of each packet. Returns `false` if there
-    /// is no memory.
+    /// Gives each packet in a list its own header, and a checksum with `mask` if the header states
+    /// that a checksum follows. If `summed_around`, an outer layer gets the sum of each packet.
+    /// Returns `false` if there is no memory.
     ///
     /// # Safety
     ///

@@ -2,10 +2,11 @@
 
 //! A ring of the pages that a stream has filled and will reuse.
 //!
-//! The kernel zeroes most pages on allocation (`init_on_alloc`). For a stream, this takes more than
-//! half as long as copying its data. `skb_page_frag_refill` reuses the page that a task filled
-//! last; this ring also reuses earlier pages. A page is reused when it has no other references. By
-//! then its data was acknowledged, and no device or receiver on this host uses the page.
+//! The kernel zeroes most pages on allocation (`init_on_alloc`). For a stream, the zeroing takes
+//! more than half as long as copying the stream's data. `skb_page_frag_refill` reuses the page that
+//! a task filled last; this ring also reuses earlier pages. A page is reused when it has no other
+//! references. By then the data in the page was acknowledged, and no device or receiver on this
+//! host uses the page.
 //!
 //! C header: [`include/linux/skbuff.h`](srctree/include/linux/skbuff.h), `struct page_frag`
 
@@ -120,9 +121,9 @@ impl PageRing {
     }
 
     /// Keeps a full page, and returns a page that has no other references. A page with other
-    /// references is not replaced by the full page. Otherwise, as soon as more bytes are in flight
-    /// than the ring holds, each page would be freed just before it could be reused. If kernel code
-    /// limits the allocations of a socket, that socket has no ring.
+    /// references is not replaced by the full page. If it were, each page would be freed just
+    /// before it could be reused, as soon as more bytes are in flight than the ring holds. If
+    /// kernel code limits the allocations of a socket, that socket has no ring.
     fn exchange(&mut self, full: Page, bytes: u32, context: Context) -> Option<Page> {
         if !matches!(context, Context::Task(flags) if flags.is_default()) {
             return None;

@@ -109,9 +109,9 @@ impl Buffer {
     }
 
     /// Appends the next bytes of the message of a send call on `sock`, at most `len`, and returns
-    /// the number of bytes appended. This is less than `len`, or 0, if the buffer has no room for
-    /// further page references. It is 0 if the buffer has a clone, or if the socket must not use
-    /// the task's pages. Advances the message by the bytes appended.
+    /// the number of bytes appended. That number is less than `len`, or 0, if the buffer has no
+    /// room for further page references. The number is 0 if the buffer has a clone, or if the
+    /// socket must not use the task's pages. Advances the message by the bytes appended.
     ///
     /// As in TCP, the bytes are copied into pages of the running task. They are not copied if the
     /// call passes its own pages (`MSG_SPLICE_PAGES`), or if the bytes stay [in

@@ -39,8 +39,9 @@ impl Parameter {
     /// Creates the entry by which the kernel finds the parameter.
     ///
     /// The kernel reads and writes the value through this pointer to an `unsigned short`, which
-    /// lives as long as the module. It writes while it loads the module, before any code of the
-    /// module runs, and never afterwards because of [`MODE`].
+    /// lives as long as the module. The kernel writes the value while it loads the module, before
+    /// any code of the module runs. It never writes afterwards, because [`MODE`] does not permit
+    /// it.
     #[doc(hidden)]
     pub(crate) const fn entry(&'static self, name: &'static CStr) -> KernelParam {
         KernelParam::new(bindings::kernel_param {

@@ -241,7 +241,7 @@ impl<P: Protocol> Sock<P> {
         // SAFETY: The lock is held.
         unsafe {
             self.copy_options(front);
-            // Always set, because the flag only permits `SIGIO`, and the core also checks the
+            // The flag is always set, because it only permits `SIGIO`. The core also checks the
             // descriptor's list of `SIGIO` owners.
             bindings::sock_set_flag(self.as_ptr(), bindings::sock_flags_SOCK_FASYNC);
             bindings::sk_inherit_busy_poll(self.as_ptr(), front.as_ptr());

@@ -54,7 +54,7 @@ impl Pipe<'_> {
         }
         // SAFETY: By the invariant of `Buffer`, the buffer is valid, and the span lies in its data.
         // The function only reads the data and takes references to pages. The pipe belongs to the
-        // call. Copies go to the task's page fragment, which only its own calls use.
+        // call. Copies go to the task's page fragment, which only calls of this task use.
         let put = unsafe {
             bindings::skb_splice_bits(
                 skb.as_ptr(),

@@ -136,7 +136,7 @@ impl<N: Numbers> Drop for Root<N> {
 
 /// The files of one namespace and the numbers behind them. Dropping the value removes the files.
 /// Only the registration creates and drops the value, so that no file outlives the namespace's own
-/// tree of such files.
+/// tree of sysctl files.
 ///
 /// # Invariants
 ///

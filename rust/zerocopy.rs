@@ -2,8 +2,8 @@
 
 //! Zero-copy send calls. Buffers refer to the user's pages. A *notice* (completion notification)
 //! tells the program when the kernel no longer needs these pages. With `MSG_ZEROCOPY` the notice is
-//! a report in the error queue, as in TCP and UDP; `io_uring` (`IORING_OP_SEND_ZC`) passes its own
-//! notice.
+//! a report in the error queue, as in TCP and UDP, but `io_uring` (`IORING_OP_SEND_ZC`) passes its
+//! own notice.
 //!
 //! The send call holds a reference to its notice, and so does each buffer that refers to the user's
 //! pages. Dropping the last reference completes the notice.

@@ -139,9 +139,9 @@ impl<P: Operations> ProtocolRegistration<P> {
         }
         let owner = module.as_ptr().cast();
         // SAFETY: This is the only registration there ever is, and no one reads the tables before
-        // `registered` is set. The core finds the table `pinning` only through sockets. It reads
-        // the name, the owner and the slab cache there. The name and the slab cache are the same as
-        // in `proto`.
+        // `registered` is set. The core finds the table `pinning` only through sockets. From this
+        // table, the core reads the name, the owner and the slab cache. The name and the slab cache
+        // are the same as in `proto`.
         unsafe {
             for ops in [vtable.ops.get(), vtable.record_ops.get()] {
                 (*ops).family = c_int::from(family);

@@ -27,8 +27,8 @@ unsafe fn own_end(sock: &RawSock) -> InternetEnd {
 }
 
 impl<P: Operations> Sock<P> {
-    /// Returns the address and port where the TCP socket in front of this companion listens; `None`
-    /// if it does not listen, or if this is no companion.
+    /// Returns the address and port where the TCP socket in front of this companion listens.
+    /// Returns `None` if that socket does not listen, or if this is no companion.
     ///
     /// TCP's listener can end without a call of this module: by `ss -K`, or by a `shutdown` that
     /// began before there was a companion. So this is called for each packet that needs a listener.

@@ -13,7 +13,7 @@ pub(crate) struct Table {
     /// TCP's own table.
     tcp: *mut bindings::proto,
     /// A copy of TCP's table, except for `init` and the owner. Sockets are allocated with this
-    /// table, and use TCP's own from [`init`] on.
+    /// table, and use TCP's own table from [`init`] on.
     ///
     /// This table stays the `sk_prot_creator` of a socket until a call [hands over](hand_over) the
     /// socket. Until then the socket holds the module, because nothing else holds the module while
