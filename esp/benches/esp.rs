@@ -19,7 +19,7 @@ use esp_testkit::{Device, Host, Packet, Socket, Span};
 
 /// Payload of a packet.
 const PAYLOAD: u16 = 1_489;
-/// Packets of a message: one window.
+/// Number of packets of a message, which fill one window.
 const BURST: u16 = 21;
 /// Time from one packet to the next.
 const STEP: Nanos = 1_000;
@@ -184,7 +184,7 @@ fn connection(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// Measures the sender's and the receiver's half of a burst, each without the other.
+/// Measures the sender's work for a burst and the receiver's work for it, each alone.
 fn halves(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("esp/half");
     group.throughput(Throughput::Elements(u64::from(BURST)));

@@ -30,14 +30,14 @@
 //!   by a round trip. A port has no room for a third window in addition to unscheduled packets. So
 //!   the next concurrent turn waits for one of three events: the connection with the last
 //!   concurrent turn asks for a turn again, the device was silent for [`IDLE`], or [`HOLD`] has
-//!   passed. After the first turn of a transmission that turns out long, [`IN_LINE`] short
+//!   passed. After the first turn of a transmission that proves to be long, [`IN_LINE`] short
 //!   transmissions get their first turns in line, not concurrently.
 //! * **Hosts.** In the last class each host has one turn per round, however many connections it
-//!   has. Each round has a list, and the queue records for each host the first round in which it
-//!   has no turn yet. A first turn is the host's turn in the round, if the host has none there yet.
-//!   In addition, a host may have [`CREDIT`] first turns in advance, and must then miss rounds
-//!   before it gets more. If the table of hosts has no room for a host, the host has one turn per
-//!   connection.
+//!   has. Each round has a list, and the queue records the first round in which each host has no
+//!   turn yet. A first turn is also the host's turn in the round, if the host has no turn in that
+//!   round yet. In addition, a host may have [`CREDIT`] first turns in advance, and must then miss
+//!   rounds before it gets more. If the table of hosts has no room for a host, the host has one
+//!   turn per connection.
 //! * **Trust.** A host that leaves its turns unused may not delay the queue again. Its connections
 //!   get turns concurrently with the turns of other hosts, until it has used some of these turns.
 //!
@@ -81,7 +81,7 @@ pub const PASSES: u8 = 3;
 /// Number of first turns that a host may have in advance, beyond its turn in each round.
 pub const CREDIT: u8 = 8;
 
-/// A transmission may turn out long after its first turn. Then first turns are given in line, not
+/// If a transmission proves to be longer than its first turn, first turns are given in line, not
 /// concurrently, until this many transmissions have ended in their first turns.
 pub const IN_LINE: u8 = 8;
 
@@ -89,8 +89,8 @@ pub const IN_LINE: u8 = 8;
 /// parts of its last turn.
 pub(super) const PARTS: u8 = 16;
 
-/// Number of rounds that have a list. If a host has more waiting connections than this, the others
-/// wait in the backlog for a place in a round.
+/// Number of rounds that have a list. A host has one place in each round. If more of its
+/// connections wait, the rest waits in the backlog.
 const ROUNDS: u32 = 16;
 
 /// Number of classes. In order of precedence, these are the lists [`List::CONTROL`],
@@ -149,7 +149,8 @@ impl List {
 /// The order of acknowledgements at one bottleneck.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct AckQueue {
-    /// Number of connections that receive an announced transmission: the protocol's n.
+    /// Number of connections that receive an announced transmission, called n in
+    /// `docs/protocol.md`.
     scheduled: u32,
     /// Number of `scheduled` connections that are in the lists.
     waiting: u32,
@@ -166,9 +167,8 @@ pub struct AckQueue {
     shares: Shares,
     /// The current round.
     round: u32,
-    /// For each class, the number of consecutive turns for which it was passed over. A first turn
-    /// that was requested before the current round began does not count as passing over rounds that
-    /// began after the request.
+    /// For each class, the number of consecutive turns for which it was passed over. Rounds that
+    /// began after a first turn was requested do not count as passed over by that turn.
     passed: [u8; CLASSES],
     /// Number of first turns that were requested before the current round began and are still to be
     /// given.
@@ -390,8 +390,8 @@ impl AckQueue {
         }
     }
 
-    /// Returns the number of packets that a sender may send behind its next announcement. If other
-    /// connections are scheduled, a long transmission gives up its share, because short
+    /// Returns the number of packets that a sender may send directly after its next announcement.
+    /// If other connections are scheduled, a long transmission gives up its share, because short
     /// transmissions, which come and go, benefit more.
     #[inline]
     fn start(&mut self, slot: &mut Slot, is_long: bool, now: Nanos) -> u16 {
@@ -681,7 +681,8 @@ impl AckQueue {
         let waits = |list: List| (!self.is_empty(list)).then_some(list);
         let rounds = (0..ROUNDS).map(|ahead| List::of_round(self.round.wrapping_add(ahead)));
         let rounds = rounds.filter_map(waits).next();
-        // While long transmissions have turns, first turns are given concurrently.
+        // While long transmissions have turns, first turns are given concurrently with them, so the
+        // list of first turns gets no regular turn.
         let first = waits(List::FIRST)
             .filter(|_| !self.last_turn_long || self.in_line > 0 || rounds.is_none());
         [waits(List::CONTROL), waits(List::PREFERRED), first, rounds]
@@ -721,7 +722,8 @@ impl AckQueue {
         self.round = self.round_of(chosen).unwrap_or(self.round);
     }
 
-    /// Returns the round that this list stands for, counted from the current one.
+    /// Returns the number of the round whose connections wait in `list`: the current round or a
+    /// later one. Returns `None` if `list` belongs to no round.
     #[inline]
     fn round_of(&self, list: List) -> Option<u32> {
         let place = u32::from(list.0.checked_sub(LISTS_BEFORE_ROUNDS)?);
@@ -750,7 +752,7 @@ impl AckQueue {
         self.budget.link = link_rate(megabits);
     }
 
-    /// Returns the number of counted connections: the protocol's n.
+    /// Returns the number of counted connections, called n in `docs/protocol.md`.
     #[inline]
     pub fn scheduled(&self) -> u32 {
         self.scheduled

@@ -40,7 +40,7 @@ impl Bits {
         }))
     }
 
-    /// Returns `count` numbers from `first` on, as far as they are below [`MOST`].
+    /// Returns the `count` numbers from `first` on, without those that are not below [`MOST`].
     pub(super) fn run(first: u16, count: u16) -> Self {
         Self::below(first.saturating_add(count)).without(Self::below(first))
     }
@@ -107,7 +107,8 @@ impl Bits {
         last
     }
 
-    /// Returns the highest number after the `others` highest ones are removed; 0 if there is none.
+    /// Returns the highest number that remains after the `others` highest ones are removed; 0 if
+    /// none remains.
     pub(super) fn highest_but(&self, others: u16) -> u16 {
         let mut set = *self;
         for _ in 0..others {

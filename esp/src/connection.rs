@@ -12,17 +12,18 @@
 //!
 //! Choices beyond Reinhardt 2006 and Treydte 2007:
 //!
-//! * Both sides may open the same connection simultaneously, as in TCP. If the number of the peer's
-//!   SYN|ACK differs from the number of its SYN, the SYN|ACK's number counts, because its sender
-//!   has seen our SYN.
+//! * Both sides may open the same connection simultaneously, as in TCP. If the peer's SYN and
+//!   SYN|ACK have different numbers, the number of the SYN|ACK counts, because the peer has seen
+//!   our SYN when it sends the SYN|ACK.
 //! * There is no TIME-WAIT. The side that is last to acknowledge the other's FIN forgets the
 //!   connection. If that acknowledgement is lost, the FIN is retransmitted, finds no socket and is
 //!   answered with RST. So once the peer's FIN has arrived and ours was sent, a RST is a clean end
 //!   in two cases. In the first case, only our FIN is unacknowledged. In the second case, the
-//!   sender of the RST no longer knows the connection ([`reset_for`](super::reset_for)), and may
-//!   have received everything before. This is possible if we have retransmitted or probed since our
-//!   FIN was first sent, or if the RST answers the FIN (which may have been duplicated) and no
-//!   earlier packet. A host without our data would have answered the data instead.
+//!   sender of the RST no longer knows the connection ([`reset_for`](super::reset_for)), but may
+//!   have received everything before it forgot the connection. This is possible if we have
+//!   retransmitted or probed since our FIN was first sent, or if the RST answers the FIN (which may
+//!   have been duplicated) and no earlier packet. A host without our data would have answered the
+//!   data instead.
 //! * A packet whose acknowledgement number is out of bounds is dropped with its data. If such a
 //!   packet arrives instead of the answer to our SYN, it belongs to a connection that our side has
 //!   forgotten. As in TCP (RFC 9293, 3.10.7.3), it is then answered with RST.
@@ -173,7 +174,7 @@ impl Connection {
         self.syn_tries = tries;
     }
 
-    /// Opens the connection: a SYN with the random number `isn` is due.
+    /// Opens the connection. A SYN with the random number `isn` is then due.
     pub fn connect(&mut self, isn: Seq, now: Nanos) {
         self.sender = Sender::new(isn);
         if self.records.is_some() {
@@ -189,8 +190,8 @@ impl Connection {
         self.state = State::SynSent;
     }
 
-    /// Creates a listener's connection with the sender of `syn`: a SYN|ACK with the random number
-    /// `isn` is due.
+    /// Creates a listener's connection with the sender of `syn`. A SYN|ACK with the random number
+    /// `isn` is then due.
     #[inline(never)]
     pub fn accept(local_port: u16, syn: &Header, isn: Seq, config: Config, now: Nanos) -> Self {
         let mut connection = Self::new(local_port, syn.src, config);
@@ -244,9 +245,9 @@ impl Connection {
         outcome.deliver = false;
     }
 
-    /// Creates a listener's connection once a packet has answered its SYN|ACK, if the listener kept
-    /// no state of the SYN: see [`cookie`](super::cookie). `syn` stands for that SYN. After this
-    /// call, pass in the packet that answered.
+    /// Creates a connection of a listener that kept no state of the SYN (see
+    /// [`cookie`](super::cookie)), once a packet has answered the listener's SYN|ACK. `syn` stands
+    /// for that SYN. After this call, pass in the packet that answered the SYN|ACK.
     #[inline(never)]
     pub fn accept_forgotten(
         local_port: u16,
@@ -285,7 +286,8 @@ impl Connection {
         &self.config
     }
 
-    /// Changes the parameters. The window does not exceed the one that the handshake advertised.
+    /// Changes the parameters. If `config` has a larger window than the handshake advertised, the
+    /// advertised one is used.
     pub fn set_config(&mut self, config: Config) {
         self.config = config.with_window_up_to(self.advertised_window);
         if self.user_timeout != 0 {
@@ -341,8 +343,8 @@ impl Connection {
         self.sender.enqueue(packets.min(self.free_numbers()));
     }
 
-    /// Returns whether the packets from the number `seq` on were never sent. Then the caller may
-    /// split them again at once: see [`recut`](Self::recut).
+    /// Returns whether the packets from the number `seq` on were never sent. If so, the caller may
+    /// split these packets again at once: see [`recut`](Self::recut).
     pub fn is_unsent(&self, seq: Seq) -> bool {
         self.sender.is_unsent(seq)
     }
@@ -385,9 +387,9 @@ impl Connection {
     }
 
     /// Withholds the last queued packet while `hold` is set. A send call that still copies, or one
-    /// with `MSG_MORE`, will queue more packets behind this packet, so it need not carry TXF.
-    /// Release the packet before the send call sleeps, and soon enough for the peer, which waits
-    /// for the data.
+    /// with `MSG_MORE`, will queue more packets behind this packet, so this packet need not carry
+    /// TXF. Release the packet before the send call sleeps, and do not withhold it for long,
+    /// because the peer waits for the data.
     #[inline]
     pub fn hold_last(&mut self, hold: bool) {
         self.sender.hold_last(hold);
@@ -399,7 +401,7 @@ impl Connection {
         self.sender.last_is_unsent()
     }
 
-    /// Ends a record with the last queued packet: the next bytes begin a new packet.
+    /// Ends a record with the last queued packet, so that the next bytes begin a new packet.
     #[inline]
     pub fn seal_last(&mut self) {
         self.sender.seal_last();
@@ -527,8 +529,8 @@ impl Connection {
         outcome.failed = Some(failure);
     }
 
-    /// Returns whether an acknowledgement or a request is withheld until the reader makes room.
-    /// Otherwise [`on_read`](Self::on_read) has no effect.
+    /// Returns whether an acknowledgement or a request is withheld until the reader makes room. If
+    /// not, [`on_read`](Self::on_read) has no effect.
     #[inline]
     pub fn waits_for_room(&self) -> bool {
         self.receiver.waits_for_room()
@@ -554,7 +556,7 @@ impl Connection {
         self.sender.window(&self.config)
     }
 
-    /// Returns whether an acknowledgement waits for data to carry it. Otherwise
+    /// Returns whether an acknowledgement waits for data to carry it. If not,
     /// [`flush_ack`](Self::flush_ack) has no effect.
     #[inline]
     pub fn waits_for_data(&self) -> bool {

@@ -4,18 +4,18 @@
 //! to its SYN|ACK.
 //!
 //! The SYN|ACK's number is a hash of the connection's ends, the client's first number, a secret and
-//! the time. The client's next packet carries its first number and acknowledges the hash. Together,
-//! these two numbers are all the state that the listener would have kept. Every SYN|ACK of a
-//! listener has such a number, so the listener need not know in advance which connections it will
-//! forget.
+//! the time. The client's next packet carries the client's first number and acknowledges the hash.
+//! Together, these two numbers are all the state that the listener would have kept. Every SYN|ACK
+//! of a listener has such a number, so the listener need not know in advance which connections it
+//! will forget.
 //!
 //! The options of the SYN are forgotten. So a client gets a cookie only if it speaks this version,
 //! accepts skips, and has a window of at most [`MOST_WINDOW`]. These facts hold for each connection
 //! made from a cookie.
 //!
-//! Numbers have 16 bits, and so has the hash. On average, one in 2^15 forged packets with data is
-//! taken for an answer, and one in 2^14 forged empty packets. The packet does not say when the
-//! cookie was made, nor how many packets precede it, so several values of both are tried.
+//! Numbers and hash have 16 bits each. On average, one in 2^15 forged packets with data is taken
+//! for an answer, and one in 2^14 forged empty packets. A packet says neither when the cookie was
+//! made nor how many packets precede this packet. So the listener tries several values of both.
 
 use super::options::Options;
 use super::seq::Seq;
@@ -40,7 +40,7 @@ pub const MARKS: usize = 4096;
 /// from the hashes of cookies.
 const MARK: u64 = 1 << 62;
 
-/// How a packet follows a cookie.
+/// The position of a packet after a cookie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// The first packet, with a header that stands for the client's SYN.
@@ -162,8 +162,8 @@ impl Client {
     }
 }
 
-/// Returns the cookie for the first number `isn`, whose block has this hash. Each number of a block
-/// selects different bits of the hash.
+/// Returns the cookie for the first number `isn`. `hash` is the hash of the block of `isn`. Each
+/// number of a block selects different bits of the hash.
 fn one_of(hash: u64, isn: Seq) -> Seq {
     let factor = u64::from(isn.0 % BLOCK) * 2 + 1;
     Seq((hash.wrapping_mul(factor) >> 48) as u16)

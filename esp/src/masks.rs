@@ -9,8 +9,8 @@
 //!
 //! * Each end sends 32 random bits, its nonce, in its SYN or SYN|ACK. Each direction has a *key*,
 //!   which is computed from both nonces.
-//! * Each end counts how often the numbers of both directions have wrapped. An arriving number gets
-//!   the count that makes its 32-bit value nearest to the expected number's 32-bit value.
+//! * Each end counts how often the numbers of both directions have wrapped. For an arriving number,
+//!   the count is chosen so that the 32-bit value is nearest to the expected number's 32-bit value.
 //! * The *mask* is a bijection of the wraps of the sequence number and of the acknowledgement
 //!   number, 16 bits each, under the direction's key. Two packets of a connection have different
 //!   masks if one of these wraps differs.
@@ -19,8 +19,8 @@
 //!   connection. Corruption is detected as well as without masks, because a CRC is linear.
 //! * SYN and SYN|ACK have the mask 0. If one end sends no nonce, all packets have the mask 0. For
 //!   instance, a listener that answers with a cookie sends no nonce.
-//! * A host without the connection answers a packet with a RST, which gets the packet's own mask.
-//!   So the RST proves that its sender has seen the packet.
+//! * A host that does not know the connection answers a packet with a RST that has the packet's own
+//!   mask. So the RST proves that its sender has seen the packet.
 
 use super::seq::Seq;
 use super::wire::{flags, Header};
@@ -46,7 +46,7 @@ struct Keys {
 pub(super) struct Masks {
     /// This end's nonce.
     own: Option<u32>,
-    /// The keys, once the peer's nonce is known.
+    /// The keys; `None` until the peer's nonce is known.
     keys: Option<Keys>,
     /// The mask of a packet from another connection. The RST that answers the packet has this mask.
     other: u32,

@@ -25,8 +25,8 @@
 //!
 //! A receiver skips unknown types. A truncated option, or one with a length other than the listed
 //! one, ends the list. If a side omits its payload limit or its window, the other side assumes its
-//! own values. A side that omits one of the other options has no grants, records, capabilities or
-//! nonce.
+//! own values. If a side omits the option for grants, records, capabilities or the nonce, it has
+//! none of these.
 
 use super::config::{Config, LARGEST_WINDOW};
 use super::records::LEAST_RECORD;
@@ -91,7 +91,7 @@ pub struct Mapped {
 }
 
 impl Mapped {
-    /// Returns the option as the connection's other end sees it.
+    /// Returns the option with both ends exchanged, as the peer sees the connection.
     pub fn swapped(self) -> Self {
         Self {
             source: self.destination,
@@ -141,8 +141,8 @@ pub const VERSION: u8 = 1;
 /// least 68 bytes (`ETH_MIN_MTU`). Smaller values in an option are raised to this.
 const LEAST_PAYLOAD: u16 = 57;
 
-/// Payload of a packet for a peer whose SYN was not kept. It fits an MTU of 1500 bytes, which every
-/// host of the segment is supposed to accept.
+/// Payload, in bytes, of a packet for a peer whose SYN was not kept. Such a packet fits an MTU of
+/// 1500 bytes, which every host of the segment is supposed to have.
 pub const COMMON_PAYLOAD: u16 = 1489;
 
 /// The parameters of a sender's window, as in [`Config`].
@@ -174,7 +174,8 @@ pub struct Options {
     /// Whether the sender supports requests that name packets: see
     /// [`Header::names_missing`](super::Header::names_missing).
     pub selective: bool,
-    /// Whether the sender's announcements are short while it may send no packets behind them.
+    /// Whether the sender's announcements are short while it may send no packets directly after
+    /// them.
     pub announces_short: bool,
     /// Whether many connections send to this host, so that announcements to it are short until it
     /// grants more.

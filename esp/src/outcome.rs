@@ -56,24 +56,26 @@ impl Room {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[must_use]
 pub struct Outcome {
-    /// Queue the payload of the `taken` packets that follow the first `skip` packets of the run.
-    /// This payload is next in the stream. In a connection with records, call
-    /// [`take_part`](super::Connection::take_part) first.
+    /// The caller must queue the payload of the `taken` packets that follow the first `skip`
+    /// packets of the run, because this payload is next in the stream. In a connection with
+    /// records, call [`take_part`](super::Connection::take_part) first.
     pub deliver: bool,
     /// Number of packets at the front of a run that were received before.
     pub skip: u16,
     /// Number of packets whose payload is next in the stream.
     pub taken: u16,
-    /// Keep all these packets, with header and count, in the order of their numbers, because
-    /// packets before them are missing. While [`reaches`](super::Connection::reaches) is true for
-    /// the first kept one, deliver it with [`on_kept`](super::Connection::on_kept). Once
+    /// The caller must keep all packets of this run, with header and count, in the order of their
+    /// numbers, because packets before them are missing. While
+    /// [`reaches`](super::Connection::reaches) is true for the first kept packet, deliver that
+    /// packet with [`on_kept`](super::Connection::on_kept). Once
     /// [`keeps`](super::Connection::keeps) is false, free all kept packets.
     pub keep: bool,
-    /// Drop the packet's payload. Its acknowledgement still counts, in `acked`.
+    /// The reason for which the caller must drop the packet's payload. The packet's acknowledgement
+    /// still counts, in `acked`.
     pub drop: Option<DropReason>,
     /// Number of data packets to free from the head of the write queue.
     pub acked: u16,
-    /// After freeing `acked` packets, split the write queue again and call
+    /// After the caller frees `acked` packets, it must split the write queue again and call
     /// [`recut`](super::Connection::recut).
     pub cut: bool,
     /// Whether the packet is the peer's SYN or SYN|ACK: pass its [options](super::Options) to
@@ -129,7 +131,8 @@ impl<F: FnMut(Seq) -> u8> WriteQueue for F {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Transmit {
     /// A run of queued packets, from the header's number on. The caller fills in [`Header::len`].
-    /// For retransmissions, it remembers TXS for the first packet and TXF for the last one.
+    /// For retransmissions, the caller records TXS for the first packet and TXF for the last
+    /// packet.
     Data {
         /// The first packet's header, without the length, and with the TXF of the last packet.
         header: Header,

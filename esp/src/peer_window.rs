@@ -7,8 +7,8 @@
 //! `packets_to_ack` packets relies on a larger window. If the window is smaller, the sender stops
 //! before the next acknowledgement is due. Then the receiver probes, the probe's acknowledgement
 //! opens the window, and the sender continues. A packet that is merely late looks like such a stop.
-//! But the end of a window is at the same distance from the last advertised number each time, and
-//! no packets arrive from beyond it.
+//! But the sender stops at the same distance from the last advertised number each time, and no
+//! packets arrive from beyond the end of its window.
 
 use super::config::Config;
 use super::options::Window;
@@ -63,7 +63,7 @@ impl PeerWindow {
         (self.span > 0).then_some(self.span)
     }
 
-    /// Sets the window that the acknowledgement sent now grants.
+    /// Sets the window that is granted by the acknowledgement that is sent now.
     #[inline]
     pub(super) fn grant(&mut self, window: Window) {
         self.advertised = Some(window);
@@ -71,9 +71,9 @@ impl PeerWindow {
         self.widen_span(window.burst_length);
     }
 
-    /// Ends grants: the acknowledgement that is sent now grants the sender its own parameters.
-    /// Packets of a larger window may arrive later and raise `advertised`. The next call of this
-    /// function undoes that.
+    /// Ends grants, because the acknowledgement that is sent now grants the sender the sender's own
+    /// parameters. If packets of a larger window arrive later, they raise `advertised`. The next
+    /// call of this function then resets `advertised` to `own`.
     pub(super) fn end_grants(&mut self, own: Window) {
         if self.granted {
             *self = Self {
@@ -120,7 +120,7 @@ impl PeerWindow {
 
     /// Returns the number of packets that make an acknowledgement due. This number is at most half
     /// of a small or a granted window, so that the sender need not wait. For a sender with a short
-    /// round trip (`near`), three quarters of a granted window work as well and take fewer
+    /// round trip (`near`), the number is three quarters of a granted window, which takes fewer
     /// acknowledgements.
     #[inline]
     pub(super) fn packets_to_ack(&self, near: impl FnOnce() -> bool, config: &Config) -> u16 {

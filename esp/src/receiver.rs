@@ -16,7 +16,7 @@
 //! * While a transmission is announced, an acknowledgement needs a *turn* to open the
 //!   transmission's window. The caller gives the turn ([`ack_queue`](super::ack_queue)). Data
 //!   packets carry new acknowledgement numbers unless the connection waits for a turn. Such a
-//!   number does not replace a turn: the connection still asks for the next one.
+//!   number does not replace a turn: the connection still asks for its next turn.
 //! * Receipt and permission are separate. A *hold* reports packets whose acknowledgement is
 //!   withheld or waits for its turn. The receiver sends a hold for the first and the last packet of
 //!   a transmission, because the sender would otherwise retransmit these packets. It also sends a
@@ -31,8 +31,8 @@
 //!   than any window reaches. A number beyond that distance could not be told from an earlier one.
 //! * A request for a hole is withheld and waits for its turn like any acknowledgement, since the
 //!   request's acknowledgement number opens a window.
-//! * An empty packet carries the number of the next packet that takes one. If this reveals a new
-//!   hole, the receiver requests it as well.
+//! * An empty packet carries the number of the next packet that takes a number. If this number
+//!   reveals a new hole, the receiver also requests the packets in that hole.
 
 use super::ack_queue::Samples;
 use super::config::{Config, LARGEST_WINDOW};
@@ -175,7 +175,8 @@ pub(super) struct Receiver {
     unreported: bool,
     /// The number of the packet with TXS, until it is acknowledged.
     announced: Option<Seq>,
-    /// Whether the packet `announced` was a short announcement: no unscheduled packets follow it.
+    /// Whether the packet `announced` was a short announcement, which no unscheduled packets
+    /// follow.
     short_announcement: bool,
     /// Whether an acknowledgement is due even if the receiver is congested.
     answer: bool,
@@ -427,8 +428,8 @@ impl Receiver {
         self.expected = next;
         self.note_seen(self.expected);
         self.requested_at = None;
-        // The sender has the answer to its skip. A further skip with the same number would be from
-        // a different wrap of the numbers.
+        // The sender has the answer to its skip. Forget the skip, because a further skip with the
+        // same number would belong to a different wrap of the numbers.
         self.skipped = None;
         if self.has_hole() {
             self.close_hole(packets, now);

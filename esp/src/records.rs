@@ -3,15 +3,15 @@
 //! Records: messages that keep their bounds.
 //!
 //! Both ends of a connection with records announce them in their SYN or SYN|ACK; otherwise the
-//! connection is refused: see [`Connection::take_answer`]. Each record is one transmission: only
-//! its first packet carries TXS, and only its last one TXF.
+//! connection is refused: see [`Connection::take_answer`]. Each record is one transmission, so only
+//! its first packet carries TXS, and only its last packet carries TXF.
 //!
-//! * The write queue knows the bounds ([`WriteQueue::flags`]). The caller queues records whole, so
-//!   each one that begins also ends.
+//! * The write queue knows the bounds ([`WriteQueue::flags`]). The caller queues only whole
+//!   records, so each record that begins also ends.
 //! * Each end advertises the longest record that it accepts, at least [`LEAST_RECORD`]. While a
-//!   receiver has no whole record, it keeps its window open for the record that arrives, since
-//!   there is no record that the reader could read to make room. So it must be able to hold one
-//!   record of the advertised length in addition to its receive buffer.
+//!   receiver has no whole record, it keeps its window open for the record that arrives, since the
+//!   reader has no whole record that it could read to make room. So the receiver must be able to
+//!   hold one record of the advertised length in addition to its receive buffer.
 //! * Packets are taken in order, so no reassembly is needed. A peer breaks the rules if it sends
 //!   TXS or the FIN within a record, data without TXS between two records, or a record that is too
 //!   long. Then the connection ends with a RST.

@@ -4,7 +4,8 @@
 
 use super::timers::{Nanos, ACK_DELAY, HANDSHAKE_TIMEOUT, RETRANSMIT_INITIAL, RETRANSMIT_MAX};
 
-/// Maximum number of doublings: 2^16 times any timeout exceeds every upper bound.
+/// Maximum number of doublings. It suffices, because 2^16 times any timeout exceeds every upper
+/// bound.
 const MOST_DOUBLINGS: u8 = 16;
 
 /// Returns `base` doubled `times` times.

@@ -3,7 +3,7 @@
 //! The sending half: windows, announcements and retransmission. S1 to S8 in the comments are the
 //! sender's rules in `docs/protocol.md`.
 //!
-//! The caller owns the write queue. The sender keeps only the numbers that divide it:
+//! The caller owns the write queue. The sender keeps only the numbers that divide the queue:
 //!
 //! ```text
 //!      una          next         high         tail
@@ -34,8 +34,8 @@
 //!   retransmit the next packet at once. So a row of lost messages costs one timeout, not one each.
 //! * Packets that were never sent may be split again at any time, and take new numbers. Packets
 //!   that were sent may be split again only once the receiver has skipped their numbers. From then
-//!   on the receiver rejects these numbers. It reports which of the packets it had received. See
-//!   [`Pause`].
+//!   on the receiver rejects these numbers. The receiver's answer reports which of these packets
+//!   had arrived. See [`Pause`].
 
 use super::config::Config;
 use super::masks::Wrapped;
@@ -260,8 +260,8 @@ impl Sender {
     }
 
     /// Returns whether the peer may have received everything before it forgot the connection. The
-    /// peer's RST answers the packet before the number `behind`. `is_data` is false if the RST may
-    /// also answer an empty packet that was sent after the last packet.
+    /// peer's RST answers the packet whose number is one less than `behind`. `is_data` is false if
+    /// the RST may also answer an empty packet that was sent after the last packet.
     pub(super) fn may_be_forgotten(&self, behind: Seq, is_data: bool) -> bool {
         self.repeated || (is_data && self.has_sent_fin() && behind == self.high)
     }
@@ -428,9 +428,9 @@ impl Sender {
         self.resend_first = true;
     }
 
-    /// Returns whether an acknowledgement number is within the packets that were sent. It must not
-    /// be before the last acknowledgement number that opened a window. While the receiver withholds
-    /// a later number, its data packets repeat the number that last opened a window.
+    /// Returns whether an acknowledgement number is within the packets that were sent. The number
+    /// must not be before the last acknowledgement number that opened a window. While the receiver
+    /// withholds a later number, its data packets repeat the number that last opened a window.
     #[inline]
     pub(super) fn is_acceptable(&self, ack: Seq) -> bool {
         let advance = self.window_start.distance(ack);
@@ -455,7 +455,7 @@ impl Sender {
     ) -> Acked {
         if opens && self.window_start.before(ack) {
             if self.una == self.high {
-                // The window is open, so no probe has to ask for it.
+                // The window is open, so no timer is needed to probe the peer for it.
                 self.timer = None;
                 self.tries = 0;
             }

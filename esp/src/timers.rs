@@ -24,7 +24,7 @@ pub enum Timer {
 }
 
 impl Timer {
-    /// All timers, in the order in which expired ones are handled.
+    /// All timers, in the order in which expired timers are handled.
     pub(super) const ALL: [Self; 5] = [
         Self::Retransmission,
         Self::Request,
@@ -39,9 +39,9 @@ pub(super) const MILLISECOND: Nanos = 1_000_000;
 pub(super) const SECOND: Nanos = 1_000_000_000;
 
 /// The last acknowledgement of a transmission opens no window. It waits for this time, in
-/// nanoseconds, for data to carry it. A hundred dialogues, one after the other, take less than this
-/// time. The delay is well below the minimum retransmission timeout of 10 ms, after which a sender
-/// assumes that its last packet was lost.
+/// nanoseconds, for data to carry it. A hundred exchanges of a request and an answer, one after the
+/// other, take less than this time. The delay is well below the minimum retransmission timeout of
+/// 10 ms, after which a sender assumes that its last packet was lost.
 pub(super) const ACK_DELAY: Nanos = 4 * MILLISECOND;
 
 /// Retransmission timeout before the first measured round trip.
@@ -74,7 +74,7 @@ pub(super) const REQUEST_INITIAL: Nanos = MILLISECOND;
 pub(super) const REQUEST_MAX: Nanos = 100 * MILLISECOND;
 
 /// Maximum time that a packet waits in the receiver's port behind packets of other connections.
-/// While these arrive, a probe is delayed by up to this time.
+/// While such packets arrive, a probe is delayed by up to this time.
 pub(super) const PORT_DELAY: Nanos = 20 * MILLISECOND;
 
 /// Minimum time between challenge ACKs, as in Linux (`tcp_invalid_ratelimit`), so that forged

@@ -57,7 +57,7 @@ pub(super) const GRANT: u8 = flags::ACK | flags::RRQ | flags::TXF;
 pub(super) const SKIP: u8 = flags::ACK | flags::RRQ | flags::TXS | flags::TXF;
 
 /// The flags of an empty packet that answers a skip. The packet has the sequence number of the
-/// skip. Its acknowledgement number is the number that its sender expected before the skip.
+/// skip. The acknowledgement number is the number that the answering host expected before the skip.
 pub(super) const SKIPPED: u8 = flags::ACK | flags::RRQ | flags::TXS;
 
 /// The flags of a request that names packets in its payload. A peer with the version option sends
@@ -67,8 +67,8 @@ pub(super) const NAMING: u8 = SKIPPED;
 /// Number of bytes of the longest list of missing packets.
 pub const MISSING_MOST: usize = super::bits::BYTES;
 
-/// The numbers of packets that a receiver allows a sender to have in flight. On the wire each field
-/// is a byte, `start` first.
+/// The two limits that a receiver sets for the number of a sender's packets in flight. On the wire
+/// each field is a byte, `start` first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Grant {
     /// Number of packets after an unacknowledged announcement, 0 to 255.

@@ -92,8 +92,8 @@ impl Device {
         self.left.iter().filter(|left| **left == id).count()
     }
 
-    /// Makes all senders that have an announced transmission and do not wait yet request turns, one
-    /// after the other.
+    /// In each of `rounds` rounds, every sender that has an announced transmission and does not
+    /// wait yet requests a turn, one sender after the other.
     fn take_turns(&mut self, rounds: usize, now: Nanos) {
         for _ in 0..rounds {
             for id in 0..self.slots.len() {
@@ -586,7 +586,8 @@ fn a_turn_after_a_silence_requests_lost_packets() {
 #[test]
 fn a_waiting_request_survives_the_retransmission_of_its_packet() {
     // The simulation found this case. The sender's timer retransmits the first packet of the hole
-    // while the request waits. The request still asks for the packets that were dropped behind it.
+    // while the request waits. The request still asks for the packets that were dropped behind that
+    // packet.
     let mut pair = Pair::established();
     pair.lose(A, 0);
     pair.lose_matching(B, 2, |h| h.has(flags::RRQ));
@@ -605,8 +606,8 @@ fn a_waiting_request_survives_the_retransmission_of_its_packet() {
 
 #[test]
 fn a_link_slower_than_the_request_timer_is_learnt() {
-    // A packet takes four times the timer's minimum, and no packet is lost. Each spurious request
-    // would make the sender retransmit a burst.
+    // A packet takes four times the minimum of the request timer, and no packet is lost. Each
+    // spurious request would make the sender retransmit a burst.
     let mut pair = Pair::new();
     pair.spacing = 4 * MS;
     let mut pair = pair.establish();

@@ -381,7 +381,7 @@ fn a_syn_ack_can_be_refused_by_a_host_that_has_forgotten_its_syn() {
 
 /// The server answers a client's first SYN with a cookie, and makes a child for the second SYN. The
 /// client accepts the cookie's SYN|ACK. That SYN|ACK has no nonce, so the client uses no masks, and
-/// its answer makes the child stop using them.
+/// the client's answer makes the child stop using masks.
 #[test]
 fn a_client_with_a_cookie_has_no_masks() {
     let mut client = End::client(100, BOTH[0]);

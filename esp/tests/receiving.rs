@@ -155,7 +155,8 @@ fn a_lost_tail_is_found_though_probes_and_answers_are_lost() {
     pair.send(A, &bytes(2_000, 1));
     pair.run_until(|p| !probes(p).is_empty());
     let start = pair.now;
-    // The wire loses the answer to the first probe, the second probe, and the answer to the third.
+    // The wire loses three packets: the answer to the first probe, then the second probe itself,
+    // and then the answer to the third probe.
     pair.lose_matching(B, 1, |h| !h.has(flags::RRQ));
     pair.lose_matching(A, 2, |h| h.len == 0);
     pair.run_until(|p| p.sides[B].received.len() == 2_000);

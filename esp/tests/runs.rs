@@ -291,8 +291,8 @@ proptest! {
     }
 }
 
-/// The whole message has arrived, so the acknowledgement that would open a window for its rest can
-/// wait for data.
+/// The whole message has arrived, so the acknowledgement that would open a window for the rest of
+/// the message can wait for data.
 #[test]
 fn a_message_that_arrives_whole_is_acknowledged_with_the_answer() {
     let mut conn = established(Config::default());

@@ -7,8 +7,8 @@ use esp::Config;
 use esp_testkit::pair::*;
 use proptest::prelude::*;
 
-/// Writes `amount` bytes from each side as messages of random lengths while the
-/// pair runs, then closes both.
+/// Writes `amount` bytes from each side as messages of random lengths while the pair runs, and then
+/// closes both sides.
 fn converse(pair: &mut Pair, amounts: [usize; 2], most: usize, rng: &mut fastrand::Rng) {
     let all = [bytes(amounts[A], 1), bytes(amounts[B], 2)];
     let mut closed = [false; 2];

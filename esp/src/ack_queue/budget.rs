@@ -13,8 +13,8 @@
 //!   grows.
 //! * While the port is fully used, the budget shrinks slowly, down to the packets that arrive in
 //!   two round trips.
-//! * If, in every turn of a span, the first packet arrived later than the least round trip by more
-//!   than [`DELAY`], packets queue in the port. Then the budget shrinks, whatever the rate.
+//! * If, in every turn of a span, the first packet arrived more than [`DELAY`] later than the least
+//!   round trip, packets queue in the port. Then the budget shrinks, whatever the rate.
 //! * A port's buffer is limited. So the budget stays below a ceiling, which a loss lowers to three
 //!   quarters of the packets in flight. The ceiling rises again while the port idles, but slowly
 //!   for the first [`LEASE`] spans.
@@ -43,8 +43,8 @@ const LEAST_CEILING: u32 = 8;
 /// The buffer of a fast port holds the packets that arrive in this time: 400 packets at 100 Gbit/s.
 const FAST: Nanos = 50 * MICROSECOND;
 
-/// A slow port should hold no more packets than it sends in this time: 24 at 1 Gbit/s. If these are
-/// fewer than [`FEWEST`], a single turn fills the port.
+/// A slow port should hold no more packets than it sends in this time: 24 at 1 Gbit/s. If the port
+/// sends fewer than [`FEWEST`] packets in this time, a single turn fills it.
 const SLOW: Nanos = 300 * MICROSECOND;
 const FEWEST: u32 = 16;
 
@@ -93,7 +93,7 @@ pub(in super::super) struct RoundTrip {
     pub(in super::super) least: Nanos,
 }
 
-/// Measurements of a connection's packets since the queue last took such measurements.
+/// Measurements of a connection's packets since the queue last took the connection's measurements.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(in super::super) struct Samples {
     /// The packets that arrived last.
@@ -312,7 +312,7 @@ impl Budget {
         least_time(self.packet.saturating_mul(packets), self.rate)
     }
 
-    /// Returns the minimum budget: packets that arrive in two round trips.
+    /// Returns the minimum budget, which is the number of packets that arrive in two round trips.
     #[inline]
     fn least(&self) -> u32 {
         let time = self.round_trip.saturating_mul(2);

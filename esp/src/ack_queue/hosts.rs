@@ -55,8 +55,8 @@ impl Host {
         self.debt.saturating_sub(missed.saturating_mul(PARTS))
     }
 
-    /// Returns whether the entry equals the entry of an unknown host. If so, another host may take
-    /// it.
+    /// Returns whether the entry equals the entry of an unknown host. If so, a different host may
+    /// take the entry.
     #[inline]
     fn is_free(&self, round: u32) -> bool {
         self.ahead(round) == 0 && self.debt(round) == 0 && self.is_trusted()

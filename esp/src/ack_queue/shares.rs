@@ -4,12 +4,13 @@
 //!
 //! An announcement is the packet that starts a transmission. All senders together may have
 //! [`UNSCHEDULED`] packets directly after announcements. Each connection gets a share when it asks
-//! for a turn. An idle connection must not keep its share from the others, so shares lapse. A share
-//! counts only if it was given in the current or the previous [`LAPSE`]. The sender does not learn
-//! that its share has lapsed, and may use it at any time. So connections that resume together after
-//! a pause may send more than [`UNSCHEDULED`] packets. They can do so only once, because the next
-//! turn gives each of them a share of the rest. The excess may cost a timeout of some 10 ms, which
-//! is little compared to [`LAPSE`]. A connection without a share loses a round trip.
+//! for a turn. An idle connection must not keep its share from the others, so shares lapse. Time is
+//! divided into periods of [`LAPSE`], and a share counts only if it was given in the current or the
+//! previous period. The sender does not learn that its share has lapsed, and may use it at any
+//! time. So connections that resume together after a pause may send more than [`UNSCHEDULED`]
+//! packets. They can do so only once, because the next turn gives each of them a share of the rest.
+//! The excess may cost a timeout of some 10 ms, which is little compared to [`LAPSE`]. A connection
+//! without a share loses a round trip.
 
 use super::super::timers::{Nanos, SECOND};
 
@@ -33,7 +34,8 @@ pub const LAPSE: Nanos = SECOND;
 /// The shares of [`UNSCHEDULED`] that count.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Shares {
-    /// The number of the [`LAPSE`] in which the last share was given, counted from time 0.
+    /// The number of the period in which the last share was given. Each period lasts [`LAPSE`], and
+    /// period 0 begins at time 0.
     generation: u32,
     /// The shares that were given in `generation`.
     recent: Given,

@@ -72,7 +72,7 @@ impl Connection {
         self.receiver.set_kept(bytes);
     }
 
-    /// Returns whether the caller keeps packets behind a hole.
+    /// Returns whether the caller keeps packets that arrive behind a hole.
     #[inline]
     pub fn keeps(&self) -> bool {
         self.receiver.keeps()
@@ -218,8 +218,8 @@ impl Connection {
     }
 
     /// Completes the handshake of crossed SYNs, with a SYN|ACK that acknowledges our SYN. The
-    /// sender of a SYN may not know our number, but the sender of a SYN|ACK does. So if the numbers
-    /// of the two differ, the SYN|ACK's counts.
+    /// sender of a SYN may not know our number, but the sender of a SYN|ACK does. So if the two
+    /// packets have different numbers, the number of the SYN|ACK counts.
     fn on_crossed_answer(&mut self, header: &Header, now: Nanos, outcome: &mut Outcome) {
         if header.seq != self.receiver.irs() {
             self.receiver = Receiver::new(header.seq, now);
@@ -235,7 +235,7 @@ impl Connection {
         }
     }
 
-    /// Completes the handshake, which has measured a round trip.
+    /// Completes the handshake. The handshake has measured a round trip.
     fn establish(&mut self, now: Nanos, outcome: &mut Outcome) {
         self.state = State::Established;
         outcome.established = true;
@@ -247,8 +247,8 @@ impl Connection {
     /// Handles a RST. Only a RST with exactly the expected number counts. A RST with any other
     /// plausible number is answered with a challenge ACK (RFC 5961). If the other host does not
     /// know the connection, it answers the challenge with a RST, which has the expected number.
-    /// While the connection is ending, no challenge is needed, since the answer to the
-    /// retransmitted FIN tells more.
+    /// While the connection is ending, no challenge is needed, because the answer to our
+    /// retransmitted FIN shows whether the other host knows the connection.
     fn on_reset(
         &mut self,
         header: &Header,
@@ -414,7 +414,7 @@ impl Connection {
 
     /// Extends an orphan's life after an acknowledgement. Progress restarts the wait that ends at
     /// `until`, and postpones `held`, the latest end of the orphan. An acknowledgement that opens
-    /// no window only restarts the wait.
+    /// no window restarts the wait, but does not postpone `held`.
     #[cold]
     fn hold_orphan(
         &mut self,

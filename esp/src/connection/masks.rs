@@ -38,7 +38,7 @@ impl Connection {
     }
 
     /// Returns whether a packet with `header` and this checksum `mask` may belong to the
-    /// connection. If not, its checksum is wrong. Call this before
+    /// connection. If not, the packet's checksum is wrong. Call this before
     /// [`on_packets`](Self::on_packets), for each packet with a checksum.
     #[inline]
     pub fn takes_mask(&mut self, header: &Header, mask: u32) -> bool {

@@ -12,9 +12,9 @@ use super::super::wire::{flags, Header, NAMING, SKIP, SKIPPED};
 use super::{Connection, Handshake, PendingReset};
 
 impl Connection {
-    /// Returns the next packets to send. Call this until it returns `None`, also after the
-    /// connection has closed. It asks `queue` for the flags of retransmitted data, and for the
-    /// number of packets that form one run.
+    /// Returns the next packets to send. Call this function until it returns `None`, also after the
+    /// connection has closed. `queue` gives the flags of retransmitted data, and the number of
+    /// packets that form one run.
     #[inline]
     pub fn poll_transmit(&mut self, now: Nanos, queue: &mut impl WriteQueue) -> Option<Transmit> {
         if self.has_nothing_to_send() {
@@ -107,13 +107,13 @@ impl Connection {
         (self.state != State::Closed && probe).then(|| self.probe(now))
     }
 
-    /// Returns a packet that asks for an answer.
+    /// Returns a packet that asks the peer for an answer.
     #[cold]
     fn probe(&mut self, now: Nanos) -> Transmit {
         self.sender.note_repeat();
         self.receiver.on_probe_sent(now);
-        // The peer has received the number before the first unacknowledged one, so the probe is a
-        // duplicate, which the peer answers.
+        // The peer has received the number before the first unacknowledged one, so the peer takes
+        // the probe for a duplicate and answers it.
         let header = self.header(self.sender.una().sub(1), flags::ACK);
         self.on_ack_sent(AckKind::Carried, now);
         Transmit::Probe(header)

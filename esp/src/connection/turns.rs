@@ -9,9 +9,9 @@ use super::Connection;
 
 impl Connection {
     /// Returns the connection's demand to the [ACK queue](super::super::AckQueue). The connection
-    /// wants to be counted while a transmission is announced and the receiver is not congested. It
-    /// wants a turn while an acknowledgement, or the request for a hole, is due and opens the
-    /// window. That packet stays due until [`take_turn`](Self::take_turn).
+    /// wants to be counted while a transmission is announced and the receiver is not congested. The
+    /// connection wants a turn while an acknowledgement, or the request for a hole, is due and
+    /// opens the window. That packet stays due until [`take_turn`](Self::take_turn).
     #[inline]
     pub fn demand(&self) -> Demand {
         self.receiver.demand()

@@ -38,10 +38,10 @@ struct LastTurn {
 /// Measurements of a sender's turns, while no other connection waits for one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct DelayBased {
-    /// The least time from a turn to its first packet, in the current [`MEMORY`] and in the one
-    /// before it; 0 for none.
+    /// The least time from a turn to its first packet, in the current period of [`MEMORY`] and in
+    /// the previous period; 0 for none.
     least: [Nanos; 2],
-    /// The time when the current [`MEMORY`] began.
+    /// The time when the current period of [`MEMORY`] began.
     since: Nanos,
     /// The measurement that [`wanted`](Self::wanted) takes.
     last_turn: Option<LastTurn>,

@@ -13,7 +13,8 @@
 //! * A loss shows that a queue on the path, of a device or a port, is too small for the window. So
 //!   a loss reduces the window by a quarter, and bounds the next [`LEASE`] windows.
 //! * The ACK queue of the device decides how many packets may follow an announcement. These packets
-//!   are not scheduled, so all senders together have no more than the buffer of a small port holds.
+//!   do not wait for a turn. So the ACK queue allows all senders together no more of them than the
+//!   buffer of a small port holds.
 //! * Once a grant differed from the sender's own parameters, each empty acknowledgement that opens
 //!   a window repeats the grant. So the loss of one of these acknowledgements does no harm. A
 //!   sender whose SYN did not announce support for grants gets no grants.
@@ -43,7 +44,7 @@ const HANDOVER: Nanos = 300 * MICROSECOND;
 /// Number of packets that a switch and a sender store before they forward the first one.
 const STORED: u16 = 2;
 
-/// Minimum number of packets after the first arrival that can show a rate.
+/// Minimum number of packets that must arrive after the first ones to show a rate.
 const LEAST_TRAIN: u16 = 4;
 
 /// Number of packets over which the time from one packet to the next is measured.
@@ -285,15 +286,16 @@ impl Grants {
     }
 
     /// Returns whether at the last turn the round trip was at most a third of [`SPAN`], and no
-    /// packet was missing recently. Then the receiver may acknowledge three quarters of a window at
-    /// once.
+    /// packet was missing recently. If so, the receiver may acknowledge three quarters of a window
+    /// at once.
     #[inline]
     pub(super) fn is_near(&self) -> bool {
         self.near
     }
 
-    /// Reacts to lost packets: a queue on the path, such as a device's ring, may be smaller than
-    /// the window. Sender and receiver keep the present window until the next grant.
+    /// Limits the next windows after packets were lost, because a queue on the path, such as a
+    /// device's ring, may be smaller than the window. Sender and receiver keep the present window
+    /// until the next grant.
     pub(super) fn on_loss(&mut self, config: &Config) {
         let window = self.window(config);
         if self.shared {
@@ -481,17 +483,17 @@ impl Grants {
         self.window = self.wanted.min(fit).max(floor);
     }
 
-    /// Returns whether the first packet of the last turn waited longer than its sender's own
-    /// packets explain. If so, the packet queued behind packets of other connections, or a host was
-    /// slow.
+    /// Returns whether the first packet of the last turn arrived later than the packets of its own
+    /// sender can explain. If so, the packet queued behind packets of other connections, or a host
+    /// was slow.
     fn is_behind_others(&self, window: u16) -> bool {
         self.twice_the_time(window).is_some_and(|own| {
             self.delay_based.time() > own.saturating_add(self.delay_based.target())
         })
     }
 
-    /// Returns whether packets of other connections also arrived between the packets of this train,
-    /// which a slow host would not explain.
+    /// Returns whether packets of other connections also arrived between the packets of this train.
+    /// A slow host alone cannot cause such a train.
     fn has_others_between(&self, train: Train) -> bool {
         let elapsed = train.last.saturating_sub(train.first);
         self.twice_the_time(train.packets)

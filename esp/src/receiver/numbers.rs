@@ -6,8 +6,8 @@
 //!   such a packet completely.
 //! * A sender whose packets have become too large *skips* their numbers: see the sender's
 //!   [pause](super::super::sender). From then on the receiver takes none of these numbers. The
-//!   receiver's answer carries the number that it expected before the skip. The receiver answers
-//!   each repeated skip, until a packet shows that the sender has the answer.
+//!   receiver's answer carries the number that the receiver expected before the skip. The receiver
+//!   answers each repeated skip, until a packet shows that the sender has the answer.
 
 use super::super::config::LARGEST_WINDOW;
 use super::super::seq::Seq;
@@ -23,8 +23,9 @@ impl Receiver {
     /// Returns whether the peer may send a packet with this number now. All packets that the peer
     /// has sent lie within one window after the peer's first unacknowledged number, and so does the
     /// expected number. So a packet's number is at most a window ahead of the expected number. If
-    /// acknowledgements were lost, it is at most a window behind. A probe's number is one less. The
-    /// span of two windows allows for a sender that exceeds its window.
+    /// acknowledgements were lost, it is at most a window behind. A probe's number is one less than
+    /// the peer's first unacknowledged number. The span of two windows allows for a sender that
+    /// exceeds its window.
     #[inline]
     pub(in super::super) fn is_plausible(&self, seq: Seq) -> bool {
         if seq == self.expected {

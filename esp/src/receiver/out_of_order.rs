@@ -46,7 +46,7 @@ const LOSSES_PER_STEP: u8 = 16;
 /// both ends act.
 const MAX_UNANSWERED: u8 = 12;
 
-/// One packet in this many may be lost before the window counts as too large.
+/// If more than one packet in this many is lost, the window counts as too large.
 const MAX_LOSS_SHARE: u16 = 8;
 
 /// The packets behind the expected one, as sets of their distances from it.
@@ -124,8 +124,8 @@ impl OutOfOrder {
     }
 
     /// Notes the arrival of `packets`. Retransmissions are sent in the order of requests. So a
-    /// packet that was requested before one of `packets`, and is still missing, is lost again.
-    /// Returns whether the last request was spurious.
+    /// packet that was requested before one of `packets`, and is still missing, counts as lost
+    /// again. Returns whether the last request was spurious.
     fn on_arrival(&mut self, packets: Bits, now: Nanos) -> bool {
         let came = self.awaited.intersection(packets);
         self.awaited = self.awaited.without(packets);
@@ -323,7 +323,8 @@ impl Receiver {
             return Err(DropReason::OutOfSequence);
         }
         if self.out_of_order.awaited.is_empty() {
-            // The packet whose round trip is measured may be one of the packets behind the hole.
+            // End the measurement of a round trip, because the packet that it waits for may be
+            // behind the hole.
             self.timed = None;
         }
         if self.out_of_order.on_arrival(run, now) {

@@ -10,11 +10,11 @@
 //!   be missing is lost, and the receiver requests it. If the missing packet arrives before the
 //!   answer, it was late, and the measured round trip becomes longer.
 //! * The request timer is based on a round trip: the time from an acknowledgement to the first
-//!   packet that it allowed, or from a request to the requested packet. Each probe doubles the
-//!   wait, up to [`REQUEST_MAX`] or the measured time, until the next measurement. A probe carries
-//!   an acknowledgement. If this acknowledgement opens the window, either the next packet was late
-//!   or the probe allowed it. Then the round trip took at least the time since the probe, and at
-//!   most the whole wait.
+//!   packet that it allowed, or from a request to the requested packet. Until the next measurement,
+//!   each probe doubles the wait, up to [`REQUEST_MAX`], or up to the first wait if that is longer.
+//!   A probe carries an acknowledgement. If this acknowledgement opens the window, either the next
+//!   packet was late or the probe allowed it. Then the round trip took at least the time since the
+//!   probe, and at most the whole wait.
 //! * A sender may have a smaller window than `packets_to_ack`. If probes find the sender stopped
 //!   twice at the same distance from the last advertised number, this distance is the sender's
 //!   window. From then on the receiver acknowledges in time

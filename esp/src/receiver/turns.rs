@@ -124,7 +124,7 @@ impl Receiver {
         PARTS.saturating_sub(u8::try_from(used).unwrap_or(PARTS))
     }
 
-    /// Sets the number of packets that the sender may send behind its next announcement.
+    /// Sets the number of packets that the sender may send directly after its next announcement.
     #[inline]
     pub(in super::super) fn set_start(&mut self, packets: u16) {
         self.grants.set_start(packets);
@@ -189,8 +189,8 @@ impl Receiver {
         arrived.bytes = (arrived.bytes).saturating_add(on_wire(count, payload.into()));
     }
 
-    /// Discards the samples of earlier transmissions when a longer one begins: the earlier ones
-    /// were short, and do not show the port's rate. If `measured`, keeps `samples.round_trip`,
+    /// Discards the samples of earlier transmissions when a longer one begins, because the earlier
+    /// ones were short and do not show the port's rate. If `measured`, keeps `samples.round_trip`,
     /// which the first packets of the new transmission have just set.
     #[cold]
     pub(super) fn forget_samples(&mut self, measured: bool) {
