@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `struct sockaddr_en`: 16 bytes, family and interface in host order, port in network order.
+//! `struct sockaddr_en`, which has 16 bytes. The family and the interface are in host byte order,
+//! the port is in network byte order.
 
 use crate::net::errno::prelude::*;
 use crate::{
@@ -13,7 +14,7 @@ use crate::{
 };
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
-/// `ENET_INTERFACE_ANY`: every interface.
+/// The interface index that stands for every interface (`ENET_INTERFACE_ANY`).
 pub(crate) const INTERFACE_ANY: u32 = 0;
 
 /// One end of a conversation.
@@ -66,7 +67,7 @@ impl Address {
 }
 
 /// A socket's peer, which is read without the socket's lock. MAC address and port are read
-/// together, so a send that races with `connect` uses one of the two peers.
+/// together, so a send that races with `connect` uses the old peer or the new one, never a mixture.
 #[derive(Default)]
 pub(crate) struct Peer {
     /// Ethernet address in the upper 48 bits, port in the lower 16; 0 if there is no peer.
@@ -113,7 +114,8 @@ impl Peer {
     }
 }
 
-/// Returns the sender of a frame from one host to this host; `None` for any other frame.
+/// Returns the source address of a frame that is sent to this host alone. Returns `None` for a
+/// frame to a group or to a different host, and if the source is a group.
 #[inline]
 pub(crate) fn sender(skb: &Buffer, device: &Device) -> Option<Mac> {
     if !device.is_ethernet() || !skb.is_for_this_host() {

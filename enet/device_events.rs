@@ -37,8 +37,8 @@ impl Listener for Devices {
         net_state.esp_queues.forget(ifindex);
         net_state.edp_peers.forget(ifindex);
         net_state.mapped_askers.wake_all();
-        // The loops below miss no socket. The device was unlisted a grace period ago, so a socket
-        // that joins its table later cannot find the device.
+        // The loops below miss no socket, because the device was unlisted a grace period ago. A
+        // socket that joins its table now cannot find the device any more.
         net_state.esp_listeners.for_each(|sock| {
             if tie(sock) == ifindex {
                 sock.report_error(ENETDOWN);

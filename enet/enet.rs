@@ -101,8 +101,9 @@ impl kernel::Module for Enet {
         let esp_frames =
             packet_type::Registration::with_gro::<stream::runs::Runs>(esp_type, module)?;
         let edp_frames = packet_type::Registration::new(edp_type, module)?;
-        // The last two registrations let programs create sockets, which hold the module. Once the
-        // first of the two is done, no step may fail for lack of memory or because of parameters.
+        // The last two registrations let programs create sockets, which keep the module loaded.
+        // Once the first of the two is done, no step may fail for lack of memory or because of
+        // parameters.
         let mapped = inet::Prepared::new(uapi::IPPROTO_ENET, module)?;
         let family = FamilyRegistration::new(family, module).inspect_err(|_| {
             pr_err!(

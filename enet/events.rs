@@ -26,7 +26,7 @@ fn counters(net: &Net) -> &Statistics {
     &NetState::of(net).statistics
 }
 
-/// Stands for the header of a frame that is too short for one.
+/// Replaces the header of a frame that is too short to have one.
 const NO_HEADER: esp::Header = esp::Header {
     src: 0,
     dst: 0,
@@ -121,7 +121,7 @@ pub(crate) fn esp_probe_sent(sock: &Sock<Esp>, skb: &Buffer) {
     trace::esp_send_probe(sock.net(), Some(sock), &packet);
 }
 
-/// Reports a reset in answer to a packet that no socket receives.
+/// Reports that a reset was sent in answer to a packet for which there is no socket.
 #[cold]
 pub(crate) fn esp_reset_sent(net: &Net, peer: &Address, header: &esp::Header) {
     counters(net).count(Statistic::EspOutResets);

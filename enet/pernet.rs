@@ -33,19 +33,19 @@ pub(crate) struct NetState {
     pub(crate) edp_peers: Peers,
     /// ESP sockets that own a local port.
     pub(crate) esp_ports: Ports<Esp, PortLink>,
-    /// Key of a hash. For a destination, the hash chooses the port to try first.
+    /// Key of the hash that selects, for each destination, the local port to try first.
     pub(crate) port_secret: Secret,
     /// Key of the SYN cookies.
     pub(crate) cookie_secret: Secret,
-    /// The marks of SYN cookies from which a connection was created.
+    /// Short marks of the SYN cookies from which connections were created.
     pub(crate) cookie_marks: Marks,
     /// ESP sockets with a peer.
     pub(crate) esp_connections: Map<Esp>,
     /// ESP sockets that listen, by local port.
     pub(crate) esp_listeners: Table<Esp, LookupLink>,
-    /// Companion listeners of TCP listeners, by port.
+    /// ESP sockets that listen beside a TCP listener (its companions), by port.
     pub(crate) mapped_listeners: Table<Esp, LookupLink>,
-    /// Destinations that refused a mapped connection.
+    /// Destinations that refused a mapped connection over ESP.
     pub(crate) mapped_refusals: Refusals,
     /// The peers with which mapped sockets may use ESP.
     pub(crate) mapped_rules: Rules,

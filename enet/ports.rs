@@ -38,12 +38,12 @@ struct Taken {
     /// Ports whose owners all took them to connect. Further connecting sockets may share these
     /// ports.
     shared: BitmapVec,
-    /// By destination hash: the offset to which the search for a port has advanced.
+    /// The offset that the search for a port has reached, for each destination hash.
     offsets: [u16; DESTINATIONS],
 }
 
 impl Taken {
-    /// Returns whether another socket can take `port` to connect.
+    /// Returns whether a connecting socket can take `port`.
     fn serves(&self, port: u16) -> bool {
         !self.is_taken(port) || self.shared.next_bit(port.into()) == Some(port.into())
     }
@@ -77,7 +77,8 @@ impl<P: Protocol, L: Link> Ports<P, L> {
 pub(crate) struct Binding {
     port: AtomicU16,
     ifindex: AtomicU32,
-    /// Whether `bind` named the port, which then stays when the socket is disconnected.
+    /// Whether `bind` named the port. A port that `bind` named is kept if the socket is
+    /// disconnected.
     explicit: AtomicBool,
     /// Whether the port was released. It is still shown until the socket takes another port.
     released: AtomicBool,
@@ -207,9 +208,9 @@ pub(crate) fn take<P: Protocol, L: Link>(
 }
 
 /// Takes a port on all interfaces for a socket that has none and is connecting to the destination
-/// with `hash`. Tries the ports in the destination's order and takes the first for which `connect`
-/// succeeds. Connecting sockets can share a port as long as `connect` finds no connection with the
-/// same port and destination.
+/// with `hash`. Tries the ports in an order that depends on the destination, and takes the first
+/// for which `connect` succeeds. Connecting sockets can share a port as long as `connect` finds no
+/// connection with the same port and destination.
 ///
 /// # Errors
 ///

@@ -74,7 +74,8 @@ pub(crate) struct TxCb {
 }
 
 impl TxCb {
-    /// Returns whether the buffer has only ever held the `count` packets from `seq` on.
+    /// Returns whether the buffer holds exactly the `count` packets from `seq` on, and none of its
+    /// packets has been acknowledged.
     #[inline]
     pub(crate) fn is_all(&self, seq: Seq, count: u16) -> bool {
         self.acked_bytes == 0 && self.seq == seq.0 && self.count == count

@@ -49,9 +49,9 @@ statistics! {
     EspInCookies,
     /// Acknowledgements that had to wait for their turn in the ACK queue.
     EspAckQueueWaited,
-    /// Number of turns in the ACK queue that a holder lost because it sent nothing.
+    /// Turns in the ACK queue that ended because the sender with the turn sent nothing.
     EspAckQueueOverrun,
-    /// Dropped: sent to a group, to another host, or by a group.
+    /// Dropped: sent to a group or to a different host, or with a group as the source.
     EspInNotOurs,
     /// Dropped: too short for the header, or for the length that the header states.
     EspInMalformed,
@@ -95,7 +95,7 @@ statistics! {
     EdpInQueriesRefused,
     /// Queries that the module sent.
     EdpOutQueries,
-    /// Answers received to queries that the module sent.
+    /// Dropped: sent to a group or to a different host, or with a group as the source.
     EdpInAnswers,
     /// Dropped: sent to a group, to another host, or by a group.
     EdpInNotOurs,
@@ -109,16 +109,17 @@ statistics! {
     EdpInFilter,
     /// Dropped: the receive buffer is full.
     EdpInReceiveBuffer,
-    /// Dropped: the checksum is wrong.
+    /// Mapped sockets' connections over ESP that this host opened.
     EdpInCsumErrors,
-    /// Connections of mapped sockets over ESP, opened here.
+    /// Mapped sockets' connections over ESP that this host accepted.
     MappedActiveOpens,
     /// Connections of mapped sockets over ESP, accepted here.
     MappedPassiveOpens,
     /// Connection attempts of mapped sockets that waited for a host to answer a query, or for its
     /// Ethernet address.
     MappedWaits,
-    /// SYNs of mapped connections that state a source or destination address of a different host.
+    /// SYNs of mapped connections whose source address is not the sender's, or whose destination
+    /// address is not this host's.
     MappedInForeign,
     /// SYNs of mapped connections that `/proc/net/enet_policy` forbids.
     MappedInPolicy,
@@ -183,8 +184,8 @@ fn edp_drop(reason: DropReason) -> Option<Statistic> {
     })
 }
 
-/// The counters of a namespace. Each processor has its own, so that counting is cheap for every
-/// packet.
+/// The counters of a namespace. Each processor has its own copy, so that counting is cheap for
+/// every packet.
 pub(crate) struct Statistics(PerCpu<{ NAMES.len() }>);
 
 impl Statistics {

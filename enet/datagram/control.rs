@@ -68,7 +68,8 @@ fn return_echo(
     net_state: &NetState,
 ) -> Result<(), DropReason> {
     let reply = reply.ok_or(DropReason::NoSocket)?;
-    // A device may receive longer frames than it may send.
+    // The request may be too long for a reply, because a device may receive longer frames than it
+    // may send.
     let mut skb = message(device, reply)?;
     // A request has at least its type.
     let rest = request.len().saturating_sub(1);
@@ -108,8 +109,8 @@ fn answer(
     Ok(())
 }
 
-/// Handles an answer to a query. Refuses an answer to no query of this host, and an answer from a
-/// port other than 0.
+/// Handles an answer to a query. Refuses an answer that matches no query of this host, and an
+/// answer from a port other than 0.
 fn learn(
     device: &Device,
     header: &Header,
@@ -126,8 +127,8 @@ fn learn(
     Ok(())
 }
 
-/// Sends a query to the host with address `to`, through `device`. An error counts as a lost query,
-/// since no call waits for the answer.
+/// Sends a query to the host with address `to`, through `device`. Errors are ignored: a query that
+/// cannot be sent is treated like a query that is lost on the way.
 pub(crate) fn ask(device: &Device, nonce: Nonce, to: Mac, net_state: &NetState) {
     let query = query::query(nonce);
     let header = Header {
@@ -168,7 +169,7 @@ fn send_payload(
     send(skb, device, header, to)
 }
 
-/// Sends a message, complete except for its checksum.
+/// Appends the checksum, if the header announces one, and sends the message.
 fn send(mut skb: Skb, device: &Device, header: &Header, to: Mac) -> Result<(), DropReason> {
     if header.has_checksum && !skb.append_sum(0) {
         return Err(DropReason::NoMemory);

@@ -42,7 +42,7 @@ pub(super) fn send(sock: &Sock<Edp>, msg: &mut Message<'_>, len: usize) -> Resul
     result
 }
 
-/// Sends the pending datagram as complete.
+/// Sends the pending datagram as it is, because no more data follow.
 pub(super) fn no_more(sock: &Sock<Edp>) {
     if sock.shared().corked.load(Relaxed) {
         let mut guard = sock.lock();

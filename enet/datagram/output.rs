@@ -30,9 +30,9 @@ pub(super) fn fits(device: &Device, len: usize, with_checksum: bool) -> Result {
     Ok(())
 }
 
-/// Checks that the peer accepts `len` bytes of payload, and a checksum if `with_checksum`. Lengths
-/// that every host accepts pass without a look-up. If the peer's limit is not known, a query is
-/// sent to the peer, and the datagram is sent without waiting for the answer.
+/// Checks that the peer accepts `len` bytes of payload, and a checksum if `with_checksum`. A length
+/// that every host accepts needs no look-up. If the peer's limit is not known, the check succeeds,
+/// and a query is sent whose answer later checks use.
 ///
 /// # Errors
 ///

@@ -24,7 +24,7 @@ use kernel::alloc::KVec;
 /// Number of buckets, each of which holds some peers.
 const BUCKETS: usize = 64;
 
-/// The reports of other hosts that a namespace knows.
+/// The hosts that a namespace has queried, with their answers.
 pub(crate) struct Peers {
     /// Key of the hash that chooses a peer's bucket.
     secret: Secret,
@@ -79,8 +79,8 @@ impl Peers {
         })?
     }
 
-    /// Looks up the known facts about `to`. Called before a datagram is sent that not every host
-    /// accepts.
+    /// Looks up the known facts about `to`. Called before sending a datagram that is longer than
+    /// every host accepts.
     pub(crate) fn look_up(&self, to: &Address) -> Known {
         let nonce = || random::u32().to_be_bytes();
         self.with(to.mac, to.ifindex, |bucket, peer, now| {

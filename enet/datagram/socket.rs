@@ -51,7 +51,8 @@ impl Protocol for Edp {
     fn backlog(_edp: &mut LockedEdp<'_>, _skb: Skb, _softirq: Softirq<'_>) {}
 }
 
-/// Creates an EDP socket, or an EZDP socket, whose sends are never copied.
+/// Creates an EDP socket or, if `always_in_place`, an EZDP socket. The payload of an EZDP socket's
+/// datagrams is sent from the program's pages.
 pub(crate) fn create(new: NewSocket<'_>, protocol: i32, always_in_place: bool) -> Result {
     let shared = Shared {
         always_in_place,

@@ -17,11 +17,11 @@ use kernel::{
 /// The protocol that carries a connection.
 #[derive(Clone, Copy)]
 pub(super) enum Carrier {
-    /// ESP, between the local and the peer's end.
+    /// ESP. The fields are the local end and the peer's end of the connection.
     Esp(esp::InternetEnd, esp::InternetEnd),
-    /// TCP, for the reason that this statistic counts. TCP's tables have the ends.
+    /// TCP, for the reason that this statistic counts. The ends are found in TCP's own tables.
     Tcp(Statistic),
-    /// TCP, as the peer has chosen.
+    /// TCP, because the peer chose it.
     TcpByPeer,
 }
 

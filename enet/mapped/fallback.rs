@@ -3,7 +3,8 @@
 //! Destinations that refused a mapped connection over ESP. For some time, connections to these
 //! destinations use TCP without trying ESP.
 //!
-//! The table has a fixed size: a new destination replaces one with the same index.
+//! The table has a fixed size: a new destination replaces the one whose hash selects the same
+//! entry.
 
 use crate::net::errno::prelude::*;
 use crate::{
@@ -44,7 +45,7 @@ impl Refusals {
         })
     }
 
-    /// Returns the entry of a destination, and its tag.
+    /// Returns the entry for a destination, and the tag that identifies the destination there.
     fn place(&self, to: &Address) -> Option<(&AtomicU64, u64)> {
         let port = u64::from(to.ifindex) << 16 | u64::from(to.port);
         let hash = self.secret.hash([to.mac.to_bits(), port, 0]);
@@ -60,8 +61,8 @@ impl Refusals {
         }
     }
 
-    /// Returns whether `to` has refused recently. In rare cases, a different destination has
-    /// refused, whose hash selects the same entry and tag.
+    /// Returns whether `to` has refused recently. In rare cases, also returns `true` if the hash of
+    /// a different destination that has refused selects the same entry and tag.
     pub(super) fn contains(&self, to: &Address) -> bool {
         self.place(to).is_some_and(|(place, tag)| {
             let word = place.load(Relaxed);

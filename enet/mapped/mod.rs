@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! Mapped sockets: streams of `AF_INET` and `AF_INET6`. ESP carries a connection if both hosts
-//! speak it and are on the same Ethernet; otherwise TCP does.
+//! support ESP and are on the same Ethernet; otherwise TCP does.
 //!
-//! The choice is made while the program connects, before it learns that it is connected, and is
-//! final. A TCP listener has an ESP companion, and `accept` takes connections from both.
+//! The choice is final. It is made during `connect`, before the program learns that it is
+//! connected. A TCP listener has a companion, which is an ESP socket that shares the descriptor;
+//! `accept` takes connections from both sockets.
 
 pub(crate) mod askers;
 pub(crate) mod carriers;
@@ -141,7 +142,7 @@ impl Streams for Mapped {
             return Ok(());
         }
         net_state.sysctl.limit_buffers(companion.sock());
-        // The kernel has already limited the backlog, as for TCP.
+        // The kernel has already limited the backlog, as it does for TCP.
         let most = backlog.min(u16::MAX.into());
         if socket::listen_as_companion(&call.on(companion), most).is_ok() {
             companion.record.set_phase(Phase::Listening);
@@ -158,7 +159,7 @@ impl Streams for Mapped {
             if let Some(companion) = companion {
                 Self::look_at_listener(call, companion);
             }
-            // TCP and ESP are asked first in alternation, so that neither starves the other.
+            // TCP and ESP alternate in being asked first, so that neither starves the other.
             let tcp_first = companion.is_none_or(|companion| companion.record.take_turn());
             for tcp in [tcp_first, !tcp_first] {
                 if tcp {
@@ -329,7 +330,7 @@ fn disconnect<'a>(
     let asked = companion.record.phase() == Phase::Asking;
     let result = Esp::connect(&call.on(companion), &NOTHING, true);
     if asked {
-        // As TCP's socket whose SYN is in flight.
+        // A TCP socket whose SYN is in flight reports the same error if it is disconnected.
         call.report_error(ECONNRESET);
     }
     // `set_served` comes first, because a call may read the phase without locking the decision.
@@ -338,7 +339,7 @@ fn disconnect<'a>(
     companion.record.set_phase(Phase::Tcp);
     call.set_asked(false);
     if asked {
-        // A call that was woken before the phase changed has slept again.
+        // A call that was woken before the phase changed may sleep again, so wake it once more.
         companion.sock().state_change();
     }
     result
@@ -381,7 +382,7 @@ fn accept_of_esp(
     }
 }
 
-/// Stores the carrier of a new connection.
+/// Stores which protocol carries a new connection.
 fn note(call: &Call<'_>, new: &NewStream<'_, Mapped>, carrier: Carrier) {
     if let Some(inode) = new.inode() {
         (NetState::of(call.sock().net()).mapped_connections).note(inode, carrier);

@@ -35,8 +35,8 @@ impl Rule {
         network(peer) == network(self.network) && self.ports.contains(&port)
     }
 
-    /// Returns whether the rule says that ESP is expected at the hosts of its network, and not only
-    /// for which ports of all hosts it may be used.
+    /// Returns whether the rule allows ESP with particular hosts. A rule whose network is every
+    /// address only says for which ports ESP may be used; it does not say which hosts support ESP.
     fn names_hosts(&self) -> bool {
         self.allows && self.bits > 0
     }
@@ -76,11 +76,11 @@ impl fmt::Display for Rule {
 /// Whether ESP may carry a connection.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// It may not.
+    /// ESP may not carry the connection.
     Denied,
-    /// No rule is against it.
+    /// ESP may carry the connection, because no rule is against it.
     Allowed,
-    /// A rule names the peer as one with which it may.
+    /// ESP may carry the connection, and a rule names the peer's network.
     Named,
 }
 

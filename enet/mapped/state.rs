@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The state that is kept with the companion of a mapped socket.
+//! The state of a mapped socket that is stored with its companion, the ESP socket that shares the
+//! descriptor.
 
 use crate::net::errno::prelude::*;
 use crate::{esp, net::inet::InternetEnd};
@@ -23,13 +24,14 @@ use kernel::{
 pub(super) enum Phase {
     /// TCP alone: the socket is idle, or TCP has the connection or the listener.
     Tcp,
-    /// No SYN is sent: the attempt waits for the host's answer or its Ethernet address.
+    /// No SYN has been sent yet, because the attempt waits for the host's answer to a query, or for
+    /// the host's Ethernet address.
     Asking,
-    /// ESP's SYN is sent, and the choice is open.
+    /// ESP's SYN has been sent, and the choice of the protocol is still open.
     Connecting,
-    /// TCP's SYN is sent after the host has refused ESP's, and the outcome is open.
+    /// TCP's SYN has been sent because the host refused ESP's, and TCP is still connecting.
     Fallback,
-    /// ESP: the choice is final.
+    /// ESP has the connection, and the choice is final.
     Esp,
     /// Both protocols listen.
     Listening,
@@ -38,12 +40,13 @@ pub(super) enum Phase {
 /// Number of bytes of the longest address that is stored: `struct sockaddr_in6`.
 const NAME_MAX: usize = 28;
 
-/// The times at which an attempt stops waiting, nanoseconds; 0 if it has not waited so far.
+/// The times at which an attempt to connect stops waiting, in nanoseconds. Each is 0 if the attempt
+/// has not waited so far.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Deadlines {
-    /// For the host's Ethernet address.
+    /// The end of the wait for the host's Ethernet address.
     pub(super) neighbour: u64,
-    /// For the host's answer.
+    /// The end of the wait for the host's answer to a query.
     pub(super) answer: u64,
 }
 
@@ -98,7 +101,7 @@ impl Attempt {
 /// The state of a mapped socket.
 pub(crate) struct Record {
     phase: AtomicU8,
-    /// Whether ESP has accepted the connection.
+    /// Whether a listener accepted this connection over ESP.
     accepted: bool,
     /// Whether `connect` has reported to the program that the connection is open.
     told: AtomicBool,
@@ -106,8 +109,7 @@ pub(crate) struct Record {
     switched: AtomicBool,
     /// Whether the next `accept` asks TCP before ESP.
     turn: AtomicBool,
-    /// The attempt to connect, if there is one. The holder of this lock, a mutex, chooses the
-    /// protocol.
+    /// The attempt to connect, if there is one. The protocol is chosen with this mutex held.
     attempt: Pin<KBox<Mutex<Option<Attempt>>>>,
 }
 
@@ -152,12 +154,13 @@ impl Record {
         self.attempt.lock()
     }
 
-    /// Returns whether ESP has accepted the connection.
+    /// Returns whether a listener accepted this connection over ESP.
     pub(super) fn is_accepted(&self) -> bool {
         self.accepted
     }
 
-    /// Sets `told`: `connect` has reported the connection. Returns whether it was set before.
+    /// Sets `told`, because `connect` has reported the connection. Returns whether `told` was set
+    /// before.
     pub(super) fn tell(&self) -> bool {
         self.told.swap(true, Relaxed)
     }
