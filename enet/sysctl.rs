@@ -22,8 +22,8 @@ use kernel::{str::CStr, sync::Arc};
 /// Range of the window, in packets. With a window above 32767, sequence numbers could not be
 /// compared.
 const BURST_LENGTH: RangeInclusive<u16> = 1..=0x7fff;
-/// The largest value of `burst_length_max`, in packets, that may exceed the window. The limit
-/// exists because a grant takes one byte on the wire.
+/// If `burst_length_max` exceeds the window, this is its largest permitted value, in packets. The
+/// limit exists because a grant takes one byte on the wire.
 const MOST_GRANTED: u16 = 0xff;
 /// Range of `round_trip_time`, in microseconds. Below 10, every packet would be requested again
 /// while it is still in flight. After 1 s, the peer may be considered dead.
@@ -38,9 +38,9 @@ const BY_SPEED: u32 = 2;
 /// Link speed in Mbit/s from which on [`BY_SPEED`] selects checksums. At this speed, 16-bit
 /// sequence numbers wrap within less than 80 ms, and a frame may be delayed for longer.
 const FAST: u32 = 10_000;
-/// Microseconds; the least stands for no wait.
+/// Range of `mapped_wait`, in microseconds; 0 stands for no wait.
 const MAPPED_WAIT: RangeInclusive<u32> = 0..=100_000;
-/// Microseconds.
+/// The default of `mapped_wait`, in microseconds.
 const MAPPED_WAIT_DEFAULT: u32 = 1_000;
 /// Range of `user_timeout`, in milliseconds, up to a day.
 pub(crate) const USER_TIMEOUT: RangeInclusive<u32> = 100..=86_400_000;

@@ -9,8 +9,8 @@
 //! another peer's bucket.
 //!
 //! A connection may wait for the answer ([`Bucket::await_answer`]). All connections that are opened
-//! during a wait share it. After a wait without an answer no connection waits for the peer for
-//! [`REST`], and after each further one for twice as long.
+//! during a wait share it. If the peer does not answer during a wait, no connection waits for this
+//! peer for the time [`REST`]. The time doubles with each further wait without an answer.
 //!
 //! Times are in nanoseconds of a monotonic clock.
 
@@ -33,25 +33,28 @@ pub const REFRESH_AFTER: u64 = ANSWER_LIFETIME / 2;
 /// time, in nanoseconds.
 pub const SILENCE_BACKOFF: u64 = 10 * SECOND;
 
-/// The time after a connection has waited in vain for a peer's answer, for which no other waits;
-/// doubles with each such wait, up to [`REST_MAX`]. Nanoseconds.
+/// After a connection has waited in vain for a peer's answer, no connection waits for this peer for
+/// this long, in nanoseconds. The time doubles with each further wait in vain, up to [`REST_MAX`].
 pub const REST: u64 = 60 * SECOND;
 /// The upper bound of [`REST`], nanoseconds.
 pub const REST_MAX: u64 = 16 * REST;
-/// [`REST`] for a peer that is expected to answer: it has done so before, or the caller says so.
+/// Replaces [`REST`] for a peer that is expected to answer, because the peer has answered before or
+/// because the caller says so.
 pub const REST_EXPECTED: u64 = QUERY_INTERVAL;
 /// The upper bound of [`REST_EXPECTED`], nanoseconds.
 pub const REST_EXPECTED_MAX: u64 = REST;
 
-/// After so many doublings the time has reached its bound.
+/// Number of doublings after which [`REST`] and [`REST_EXPECTED`] have reached their upper bounds.
 const MOST_DOUBLED: u8 = 6;
 
 /// How a connection waits for a peer's answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Patience {
-    /// The longest wait, nanoseconds; 0 for none. At most [`QUERY_INTERVAL`] counts.
+    /// The longest wait in nanoseconds, or 0 for no wait. A bound above [`QUERY_INTERVAL`] has the
+    /// effect of `QUERY_INTERVAL`.
     pub bound: u64,
-    /// Whether the peer is expected to answer, so that its silence is forgotten sooner.
+    /// Whether the peer is expected to answer. If so, connections wait for the peer again sooner
+    /// after a wait in vain.
     pub expects: bool,
 }
 
@@ -77,7 +80,7 @@ pub struct Answer {
 #[derive(Clone, Copy, Debug, Default)]
 struct Entry {
     peer: Peer,
-    /// When the last query was sent.
+    /// The time at which the last query was sent.
     queried_at: u64,
     /// The nonce of the last query, until it is answered.
     pending: Option<Nonce>,
@@ -128,8 +131,8 @@ impl Entry {
         (self.valid_answer(now).is_some(), self.queried_at)
     }
 
-    /// The valid answer at `now`, and the nonce of the query that is due, made by `nonce`, which
-    /// then counts as sent.
+    /// Returns the answer, if it is valid at `now`. If a query is due, also returns a nonce from
+    /// `nonce`, and counts the query as sent.
     fn look_up(&mut self, now: u64, nonce: impl FnOnce() -> Nonce) -> Known {
         let answer = self.valid_answer(now);
         let is_old = answer.is_none_or(|(_, age)| age >= REFRESH_AFTER);
@@ -144,7 +147,8 @@ impl Entry {
         }
     }
 
-    /// The time after the last wait for which a connection with `patience` does not begin another.
+    /// Returns for how long after the last wait a connection with `patience` does not begin a new
+    /// wait.
     fn rest(&self, patience: Patience) -> u64 {
         let (first, most) = if patience.expects || self.answered {
             (REST_EXPECTED, REST_EXPECTED_MAX)
@@ -157,8 +161,8 @@ impl Entry {
         }
     }
 
-    /// The end of the wait of a connection that is opened at `now`, if it may wait, and the nonce
-    /// of the query that is due, made by `nonce`.
+    /// Returns the end of the wait of a connection that is opened at `now`, and a nonce from
+    /// `nonce` if a query is due. Returns `None` if the connection does not wait.
     fn wait(
         &mut self,
         now: u64,
@@ -175,7 +179,8 @@ impl Entry {
                 return None;
             }
         }
-        // A datagram may have caused a query. Another one would be too early.
+        // A datagram may have caused a query a short time ago, so a second query would be too
+        // early.
         let asked = self.pending.is_some() && now < self.queried_at.saturating_add(QUERY_INTERVAL);
         let since = if asked { self.queried_at } else { now };
         let end = since.saturating_add(bound);
@@ -191,7 +196,7 @@ impl Entry {
         Some((end, nonce))
     }
 
-    /// Notes a query that is sent at `now`.
+    /// Stores that a query is sent at `now`.
     fn on_query_sent(&mut self, now: u64, nonce: Nonce) {
         self.queried_at = now;
         self.pending = Some(nonce);
@@ -207,8 +212,8 @@ pub enum Known {
     Nothing,
     /// There is no answer. Send a query with this nonce.
     Query(Nonce),
-    /// No answer yet. The connection waits for one until this time. If there is a nonce, send a
-    /// query with it.
+    /// There is no answer yet. The connection waits for the answer until this time. If there is a
+    /// nonce, send a query with it.
     Wait(u64, Option<Nonce>),
 }
 
@@ -249,7 +254,8 @@ impl Bucket {
         }
     }
 
-    /// Works as [`look_up`](Self::look_up), for a connection that may wait for the answer.
+    /// Looks `peer` up like [`look_up`](Self::look_up), but for a connection that may wait for the
+    /// answer.
     pub fn await_answer(
         &mut self,
         peer: &Peer,
@@ -268,7 +274,8 @@ impl Bucket {
         entry.look_up(now, nonce)
     }
 
-    /// The entry of `peer`, which may be new; `None` if the others must stay.
+    /// Returns the entry of `peer`, which may be new. Returns `None` if no entry of the bucket can
+    /// be evicted.
     fn entry(&mut self, peer: &Peer, now: u64) -> Option<&mut Entry> {
         let entries = &mut self.0;
         if let Some(place) = entries.iter().position(|entry| entry.is_of(peer)) {

@@ -194,8 +194,8 @@ const PATIENT: Patience = Patience {
     expects: false,
 };
 
-/// Returns the end of the wait of a connection that is opened at `now`, and whether it causes a
-/// query, if it waits.
+/// Opens a connection at `now`. Returns the end of its wait, and whether the connection causes a
+/// query, or `None` if the connection does not wait.
 fn wait(bucket: &mut Bucket, now: u64, patience: Patience) -> Option<(u64, bool)> {
     match bucket.await_answer(&peer(1), now, patience, || nonce(7)) {
         Known::Wait(end, query) => Some((end, query.is_some())),
@@ -221,7 +221,8 @@ fn connections_share_a_wait_and_then_rest() {
     assert_eq!(wait(&mut bucket, end - 1, PATIENT), Some((end, false)));
     assert_eq!(wait(&mut bucket, end, PATIENT), None);
     assert_eq!(wait(&mut bucket, START + REST - 1, PATIENT), None);
-    // The last connection has repeated the query, and the next one waits for the answer to that.
+    // The last connection has repeated the query. The next connection waits for the answer to the
+    // repeated query.
     let end = START + REST - 1 + MILLISECOND;
     assert_eq!(wait(&mut bucket, START + REST, PATIENT), Some((end, false)));
     assert_eq!(wait(&mut bucket, end, PATIENT), None);

@@ -2,8 +2,8 @@
 
 //! A listener's children: half-open ones, and established ones in the accept queue.
 //!
-//! Two lists, whose links are in the children, hold them. So neither `listen` nor a received packet
-//! allocates memory for the queue, however large the backlog.
+//! The children are in two lists, and the lists' links are part of the children. So neither
+//! `listen` nor a received packet allocates memory for the queue, however large the backlog.
 //!
 //! The queue's lock is a leaf. A child or the listener takes it with its own socket lock held, but
 //! no socket is locked while the queue's lock is held.
@@ -30,9 +30,9 @@ const HALF_OPEN: usize = 0;
 /// The list of established connections, in the order of establishment.
 const READY: usize = 1;
 
-/// The time, in nanoseconds, for which half-open children must have filled the backlog before SYNs
-/// are answered with cookies. Clients that connect in a burst complete the handshake sooner, and
-/// retransmit their SYNs.
+/// SYNs are answered with cookies once half-open children have filled the backlog for this long, in
+/// nanoseconds. A burst of clients needs no cookies, because the clients complete their handshakes
+/// sooner, and retransmit SYNs that were dropped.
 const GRACE: u64 = 10_000_000;
 
 /// The time after a cookie, in nanoseconds, during which [`GRACE`] is not required because the

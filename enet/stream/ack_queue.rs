@@ -55,7 +55,7 @@ pub(super) struct AckQueue<P: Scheduled> {
     /// Number of connections that have an entry.
     connections: AtomicU32,
     /// Whether a connection waits for its turn, as of the last release of `waiting`'s lock. If so,
-    /// the engine is told of every arriving packet, since each may make room in the budget.
+    /// the engine is told of every arriving packet, since each arrival may permit the next turn.
     waits: AtomicBool,
     waiting: BhLock<Waiting<P>>,
     /// The link's speed in Mbit/s, or [`UNASKED`]. Written with the devices' configuration lock
@@ -63,8 +63,8 @@ pub(super) struct AckQueue<P: Scheduled> {
     speed: AtomicU32,
 }
 
-/// The value of `speed` if the device was not asked since the last change. If the device reports no
-/// speed, the value is 0.
+/// The value of `speed` if the device has not been asked for its speed since the link last changed.
+/// If the device reports no speed, `speed` is 0.
 const UNASKED: u32 = u32::MAX;
 
 struct Waiting<P: Scheduled> {

@@ -280,7 +280,7 @@ fn queue_message(
     Ok(())
 }
 
-/// Waits until `takes` finds room in the write queue, or the writer must give up.
+/// Waits until `takes` finds room in the write queue, or until the writer must give up.
 pub(super) fn await_room(
     call: &Call<'_, Esp>,
     guard: &mut Guard<'_, Esp>,
@@ -332,7 +332,7 @@ struct Progress {
     copied: usize,
     /// Offset of a peek from the first unread byte, in bytes.
     offset: usize,
-    /// Number of bytes with which the call can return.
+    /// Number of received bytes from which on the call may return.
     target: usize,
     len: usize,
     flags: i32,
@@ -498,7 +498,8 @@ pub(super) fn poll_device(call: &Call<'_, Esp>, once: bool) {
         return;
     }
     if !once && call.shared().unread.awaits_sleep() {
-        // A polling reader sends no data that could carry the acknowledgement.
+        // The acknowledgement is sent now, because a polling reader sends no data that could carry
+        // it.
         acknowledge(&mut call.lock(), true);
     }
     call.poll_device(once);
@@ -515,7 +516,7 @@ fn await_data(call: &Call<'_, Esp>, progress: &Progress, timeout: &mut c_long) -
     let idle = *timeout != 0
         && sock.tcp_state() == TcpState::Established as u8
         && !sock.shared().unread.is_awaited();
-    // `wait` checks the rest of `wakes` after the call has joined the waiters.
+    // `wait` checks the other conditions of `wakes` after the call has joined the waiters.
     if !idle || progress.finds_more(sock) {
         return Ok(());
     }

@@ -194,7 +194,7 @@ fn queue_piece(esp: &mut LockedEsp<'_>, mut skb: Skb, piece: Piece) {
     esp.queue_received(skb);
 }
 
-/// Copies a part of `skb` into a buffer with room for more.
+/// Copies a part of `skb` into a new buffer that also has room for later parts.
 fn collected(skb: &Skb, start: usize, len: usize) -> Option<Skb> {
     let mut copy = Skb::alloc_single(0, len.max(COLLECTED), Context::Softirq)?;
     copy.put_copy(skb, start, len).then_some(copy)

@@ -57,9 +57,10 @@ fn refuse(skb: Skb, device: &Device, reason: DropReason) {
 }
 
 /// Returns the mask of the checksum of a packet with `len` bytes of payload, or `None` if the
-/// checksum is wrong with any mask. The packet's connection or listener [checks](lacks_sum) the
-/// mask. Packets merged by GRO had checksums with one mask, which the buffer keeps. Packets of this
-/// host have no checksums until they are segmented.
+/// checksum is wrong with any mask. A mask is a value that the sender combines with a checksum; the
+/// packet's connection or listener [checks](lacks_sum) the mask. Packets merged by GRO had
+/// checksums with one mask, which the buffer keeps. Packets of this host have no checksums until
+/// they are segmented.
 #[cold]
 #[inline(never)]
 fn mask(skb: &Skb, header: &Header, len: usize) -> Option<u32> {
@@ -262,8 +263,9 @@ fn mapped_listener<'a>(
     Some(listener)
 }
 
-/// Returns whether a listener accepts connections. A companion does so while TCP's socket in front
-/// of it listens at the same address as when the companion was created.
+/// Returns whether a listener accepts connections. A companion (an ESP listener beside a TCP
+/// listener) accepts connections while the TCP listener has the address that it had when the
+/// companion was created.
 fn is_open(listener: &Sock<Esp>) -> bool {
     let front = listener.shared().front.as_ref();
     front.is_none_or(|front| listener.front_listens_at() == Some(front.own))

@@ -114,7 +114,7 @@ fn send_from(sock: &Sock<Esp>, connection: &mut Connection, first: Transmit, now
     statistics.add(Statistic::EspOutPkts, sent_packets);
 }
 
-/// Sends what [`poll`] has returned once.
+/// Sends one transmission, which [`poll`] has returned.
 #[inline(always)]
 fn send(
     sock: &Sock<Esp>,
@@ -272,10 +272,11 @@ fn packet(device: &Device, header: &Header, payload: &[u8], mask: u32) -> Result
     whole.then_some(skb).ok_or(ENOBUFS)
 }
 
-/// Builds a SYN or SYN|ACK with this host's options. They are the options for `device` and
-/// `config`, the ends of a mapped connection, the largest record, and a nonce. `crowded` is set if
-/// many connections send to this host. A mapped connection has no option for records, so all
-/// options fit into [`OPTIONS_MAX`](esp::OPTIONS_MAX), and the receiver reads them all.
+/// Builds a SYN or SYN|ACK with this host's options, which state the limits of `device` and
+/// `config`, the ends of a mapped connection, the length of the largest record, and a nonce.
+/// `crowded` is set if many connections send to this host. A mapped connection has no option for
+/// records, so all options fit into [`OPTIONS_MAX`](esp::OPTIONS_MAX), and the receiver reads them
+/// all.
 #[cold]
 fn opening(
     device: &Device,

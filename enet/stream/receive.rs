@@ -119,8 +119,8 @@ impl Unread {
     }
 }
 
-/// The packets that the peer may have in flight. The lock holder writes it; the packet handler
-/// reads it while a task owns the socket.
+/// The packets that the peer may have in flight. The lock holder writes the promise; the packet
+/// handler reads it while a task owns the socket.
 #[derive(Default)]
 pub(super) struct Promise {
     /// Number of packets that the peer may send after the last acknowledged sequence number.

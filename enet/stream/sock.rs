@@ -39,7 +39,7 @@ pub(super) type LockedEsp<'a> = Locked<'a, Esp>;
 #[derive(Default)]
 pub(crate) struct Shared {
     pub(crate) binding: Binding,
-    /// For a listening companion: the TCP listener that it belongs to.
+    /// The TCP listener, if this socket is its companion (an ESP socket that listens beside it).
     pub(crate) front: Option<FrontListener>,
     peer: Peer,
     pub(crate) unread: Unread,
@@ -50,23 +50,23 @@ pub(crate) struct Shared {
     /// The number of the last device change that the connection was informed of.
     told: AtomicU32,
     deferred: AtomicU8,
-    /// For the companion of a socket that connects: what it waits for before it sends a SYN.
+    /// The event for which a companion waits before it sends a SYN.
     pub(crate) asking: Asking,
 }
 
 /// The event that a companion waits for before it sends a SYN.
 #[derive(Default)]
 pub(crate) struct Asking {
-    /// The key under which it is listed; 0 if it does not wait.
+    /// The key under which the companion is listed while it waits; 0 if it does not wait.
     key: AtomicU64,
-    /// Whether something has happened since the last look.
+    /// Whether an event has occurred since a call last examined the attempt to connect.
     news: AtomicBool,
-    /// Whether calls were woken, and no `connect` has come since.
+    /// Whether sleeping calls were woken since the last `connect`.
     woken: AtomicBool,
 }
 
 impl Asking {
-    /// Returns the key under which the socket is listed; 0 if it does not wait.
+    /// Returns the key under which the companion is listed; 0 if it does not wait.
     pub(crate) fn key(&self) -> u64 {
         self.key.load(Relaxed)
     }
@@ -76,29 +76,30 @@ impl Asking {
         self.key.store(key, Relaxed);
     }
 
-    /// Returns whether something has happened since the last look.
+    /// Returns whether an event has occurred since a call last examined the attempt to connect.
     pub(crate) fn has_news(&self) -> bool {
         self.news.load(Acquire)
     }
 
-    /// Returns whether calls were woken since the last `connect`, which this is.
+    /// Returns whether sleeping calls were woken since the last `connect`, and clears the mark.
     pub(crate) fn take_woken(&self) -> bool {
         self.woken.swap(false, Relaxed)
     }
 
-    /// Returns whether something has happened since the last look, which this is.
+    /// Returns whether an event has occurred since a call last examined the attempt to connect, and
+    /// clears the mark.
     pub(crate) fn take_news(&self) -> bool {
         self.news.swap(false, AcqRel)
     }
 }
 
-/// Makes the calls that wait for the companion `sock` look again.
+/// Wakes the calls that wait for the companion `sock`, so that they examine the attempt to connect.
 pub(crate) fn tell(sock: &Sock<Esp>) {
     let asking = &sock.shared().asking;
     asking.woken.store(true, Relaxed);
     asking.news.store(true, Release);
     sock.state_change();
-    // A program that waits for `SIGIO` alone makes the next call after it.
+    // A program that waits for `SIGIO` alone makes its next call only after this signal.
     sock.signal_error();
 }
 

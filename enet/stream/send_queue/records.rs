@@ -157,7 +157,7 @@ pub(super) fn hand_on_bounds(packet: &mut Buffer, part: &mut Buffer, is_first: b
 }
 
 /// Returns whether the send buffer and the free sequence numbers permit a record of `packets`
-/// packets. As for datagrams, a send buffer with any room takes a whole record.
+/// packets. A send buffer with any room takes a whole record, as it would take a whole datagram.
 pub(in crate::stream) fn takes_record(sock: &RawSock, engine: &Connection, packets: u16) -> bool {
     sock.write_queued().load(Relaxed) < sock.send_limit() && engine.free_numbers() >= packets
 }

@@ -61,7 +61,7 @@ fn numbers(directory: &str) -> Vec<i32> {
 }
 
 impl Owners {
-    /// Examines all processes that this process may examine.
+    /// Finds the sockets of all processes that this process may inspect.
     pub fn find() -> Self {
         let mut owners = Self::default();
         for pid in numbers("/proc") {

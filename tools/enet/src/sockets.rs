@@ -160,7 +160,7 @@ struct Columns {
     drops: usize,
     uid: usize,
     inode: usize,
-    /// `None` for earlier modules, which have no such column.
+    /// The column of the socket's kind; `None` for older modules, which lack this column.
     kind: Option<usize>,
 }
 

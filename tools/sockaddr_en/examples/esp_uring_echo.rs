@@ -294,7 +294,8 @@ fn ask(connections: &mut Connections, address: &str, count: u32, messages: u32) 
                         ring.send(connection, place)?;
                         continue;
                     }
-                    // The echo must overwrite the bytes that were sent.
+                    // The buffer gets different bytes than were sent, which the echo must
+                    // overwrite.
                     connection.buffer.fill(!filling);
                     connection.done = 0;
                     ring.receive(connection, place)?;

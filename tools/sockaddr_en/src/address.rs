@@ -173,9 +173,9 @@ impl FromStr for Address {
 pub enum Interface {
     /// Every interface.
     Any,
-    /// By its number, which is not 0.
+    /// An interface that is given by its number, which is not 0.
     Index(u32),
-    /// By its name.
+    /// An interface that is given by its name.
     Name(String),
 }
 
