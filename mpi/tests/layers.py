@@ -26,7 +26,7 @@ def events(path):
 def layers(times, inside, pid):
     """Returns the time in each layer, or None if there were other packets."""
     called, sent, returned = times
-    # Behind the answer there may be the peer's part of the next barrier.
+    # After the answer, there may be packets of the peer's part of the next barrier.
     packets = [(owner == pid, name, time) for owner, time, name in inside if name.startswith("net")][:4]
     way = ["net_dev_start_xmit", "netif_rx"]
     if [packet[:2] for packet in packets] != [(own, name) for own in (True, False) for name in way]:
@@ -59,7 +59,7 @@ def main():
                 pid = int(words[1])
             elif words[:1] == ["times"]:
                 all_times.append(tuple(int(word) for word in words[1:]))
-    # the first ones warm up
+    # The first fifth of the exchanges is a warm-up and is left out.
     all_times = all_times[len(all_times) // 5 :]
     seen, at, rows = list(events(trace)), 0, []
     for times in all_times:

@@ -6,7 +6,7 @@ use sockaddr_en::MacAddr;
 
 use crate::wire::VERSION;
 
-/// An interface as its peers need it.
+/// The description of an interface that peers need in order to connect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Card {
     /// The interface's Ethernet address; unspecified in the test mode.

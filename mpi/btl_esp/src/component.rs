@@ -23,8 +23,8 @@ use crate::wire::Name;
 /// Maximum number of interfaces that the component uses.
 const INTERFACES: usize = 8;
 
-/// This component's priority among those that reach the same peer. The priority of tcp is 100, and
-/// that of shared memory within a host is 65536.
+/// This component's priority among the components that reach the same peer. The priority of tcp is
+/// 100, and that of shared memory within a host is 65536.
 const EXCLUSIVITY: u32 = 200;
 
 /// Maximum size of a message's first fragment, in bytes. [`LARGEST`] is the maximum size of the
@@ -84,7 +84,7 @@ const fn name<const SIZE: usize>(text: &str) -> [c_char; SIZE] {
     padded
 }
 
-/// The module from which all modules are copied. Open MPI writes parameters into it.
+/// The template from which all modules are copied. Open MPI writes parameters into the template.
 static mut TEMPLATE: mem::MaybeUninit<mca_btl_base_module_t> = mem::MaybeUninit::zeroed();
 
 /// Whether [`progress`] is registered with Open MPI.

@@ -102,7 +102,8 @@ struct Peer {
     links: Vec<LinkId>,
     /// Whether links exist for all pairs of interfaces.
     introduced: bool,
-    /// The number of the next protected frame.
+    /// The number of the next protected frame (a frame that is kept until the peer acknowledges
+    /// it).
     next: u64,
     seen: Seen,
     lost: bool,

@@ -74,7 +74,8 @@ pub struct Link<P> {
     pub state: State,
     output: VecDeque<Frame<P>>,
     unacknowledged: VecDeque<Frame<P>>,
-    /// Number of protected frames that the peer has acknowledged.
+    /// Number of protected frames (frames that are kept until they are acknowledged) that the peer
+    /// has acknowledged.
     acknowledged: u64,
     /// Whether an unprotected frame was written after the last acknowledgement, so that it is
     /// unknown whether the frame was delivered.

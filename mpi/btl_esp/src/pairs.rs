@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Pairs the interfaces of two processes: as many pairs as possible, and the same at both ends.
+//! Pairs of interfaces of two processes. The number of pairs is the largest possible, and both
+//! processes choose the same pairs.
 
 /// Chooses pairs of interfaces. `reach[i][j]` says whether interface `i` of the process with the
 /// lower name reaches interface `j` of the other process. Each interface is in at most one pair,

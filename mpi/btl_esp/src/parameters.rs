@@ -56,9 +56,10 @@ pub struct Parameters {
     pub exclude: String,
     /// Number of connections that are polled individually.
     pub polled: usize,
-    /// The time for which a peer's kernel may owe an answer.
+    /// A connection ends if the peer's kernel does not answer for this time.
     pub timeout: Duration,
-    /// How often a peer's interface is asked whether it can be reached.
+    /// The number and the timeouts of the requests that test whether a peer's interface can be
+    /// reached.
     pub echoes: Echoes,
     /// Number of links over TCP on the loopback device that tests use instead of ESP; 0 for ESP.
     pub test_links: usize,

@@ -13,7 +13,7 @@ use sockaddr_en::{Address, EdpSocket, MacAddr};
 use crate::card::Card;
 use crate::transport::Interface;
 
-/// How often a peer's interface is asked.
+/// The number and the timeouts of the echo requests to a peer's interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Echoes {
     /// Number of attempts.
@@ -31,7 +31,7 @@ pub struct Reach {
 }
 
 impl Reach {
-    /// Returns reachability of which nothing is known.
+    /// Returns an empty table, in which no peer has been tested yet.
     pub fn new(echoes: Echoes) -> Self {
         Self {
             echoes,

@@ -74,7 +74,7 @@ pub struct Header {
     pub number: u64,
 }
 
-/// The bytes are not a valid greeting or frame.
+/// The error for bytes that are not a valid greeting or frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("it speaks another protocol or version")]
 pub struct Foreign;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Finds the Ethernet address for a host's name or IP address. `enet ping` uses this.
+//! Finds the Ethernet address for a host's name or IP address. `enet ping` uses this module.
 
 use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, ToSocketAddrs};
@@ -102,7 +102,7 @@ impl From<LookupError> for io::Error {
 }
 
 /// Returns the address of port `port` of `host`: a name, an IP address, or an Ethernet address with
-/// its interface. A `%` may precede the interface to send through, as in `10.0.0.2%eth0`.
+/// its interface. The interface to send through may follow after a `%`, as in `10.0.0.2%eth0`.
 ///
 /// The kernel's neighbour table has an entry for each host with which the kernel has exchanged
 /// packets lately. For any other host the kernel sends ARP requests or neighbour solicitations. The

@@ -219,7 +219,8 @@ fn links(settings: &Settings) -> Vec<String> {
     lines
 }
 
-/// Returns the forwarding entry of each host, so that no frame is flooded to other ports.
+/// Returns the commands that add a forwarding entry for each host, so that no frame is flooded to
+/// other ports.
 fn forwarding(settings: &Settings) -> Vec<String> {
     (0..settings.hosts)
         .map(|number| format!("fdb add {} dev {} master static", mac(number), port(number)))
