@@ -18,16 +18,16 @@ use kernel::bitmap::BitmapVec;
 /// Base-2 logarithm of the number of buckets in a table of ports.
 const BITS: u32 = 10;
 
-/// Number of search offsets. Destinations whose hashes select the same offset skip each other's
-/// ports.
+/// Number of search offsets. Destinations whose hashes select the same offset share it, so each of
+/// them skips the ports that the others have taken.
 const DESTINATIONS: usize = 256;
 
 /// The ports of one protocol in one namespace.
 pub(crate) struct Ports<P: Protocol, L: Link> {
     /// The sockets that own a port, hashed by port number.
     pub(crate) sockets: Table<P, L>,
-    /// The ports that are taken. They change together with `sockets`, whose lock is taken before
-    /// this one.
+    /// The ports that are taken, which change together with `sockets`. The lock of `sockets` is
+    /// taken before this lock.
     taken: BhLock<Taken>,
 }
 
@@ -104,7 +104,8 @@ impl Binding {
         self.port.store(port, Relaxed);
     }
 
-    /// Gives the socket a port that another allocator owns. The socket is locked and in no table.
+    /// Gives the socket a port that a different allocator (TCP's) owns. The socket is locked and in
+    /// no table.
     pub(crate) fn fix(&self, port: u16) {
         self.set(port, 0, false);
     }
@@ -308,9 +309,9 @@ pub(crate) fn give_back<P: Protocol, L: Link>(
     release(ports, &ports.sockets.lock(), sock, binding, of);
 }
 
-/// Releases the socket's port, if it has one, and lets the socket take another. The table stays
-/// locked for both steps. Otherwise the socket could take a port in between, and would then be in
-/// the table without a port.
+/// Releases the socket's port, if it has one, and lets the socket take another port. The table
+/// stays locked for both steps. Otherwise the socket could take a port between the two steps, and
+/// would then be in the table without a port.
 pub(crate) fn forget<P: Protocol, L: Link>(
     ports: &Ports<P, L>,
     sock: &Sock<P>,

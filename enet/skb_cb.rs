@@ -12,7 +12,8 @@ use crate::{
     },
 };
 
-/// For a received ESP frame: the sender, and the mask of the checksum if the frame has a checksum.
+/// For a received ESP frame: the sender and, if the frame has a checksum, the mask that the sender
+/// combined with the checksum.
 #[derive(Clone, Copy)]
 pub(crate) struct Masked {
     pub(crate) peer: Address,

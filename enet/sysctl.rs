@@ -32,8 +32,8 @@ const ROUND_TRIP_TIME: RangeInclusive<u32> = 10..=1_000_000;
 /// acknowledgement that waits for data, and at most a second.
 const RETRANSMISSION_TIME_MIN: RangeInclusive<u32> = 2_000..=1_000_000;
 const NSEC_PER_USEC: u64 = 1_000;
-/// A value of `checksum`: the link speed of a connection's device decides whether the connection
-/// asks for checksums.
+/// The value of the setting `checksum` with which the link speed of a connection's device decides
+/// whether the connection asks for checksums.
 const BY_SPEED: u32 = 2;
 /// Link speed in Mbit/s from which on [`BY_SPEED`] selects checksums. At this speed, 16-bit
 /// sequence numbers wrap within less than 80 ms, and a frame may be delayed for longer.

@@ -76,7 +76,8 @@ pub struct Answer {
     pub mapped: bool,
 }
 
-/// The cached state of one peer. An entry without a query that has never had an answer is unused.
+/// The cached state of one peer. An entry is unused if the peer has never answered and no query is
+/// pending.
 #[derive(Clone, Copy, Debug, Default)]
 struct Entry {
     peer: Peer,

@@ -15,7 +15,7 @@ pub const REGISTERED: RangeInclusive<u16> = 1024..=49151;
 /// A socket's claim to a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Claim {
-    /// Index of the interface that the socket receives by, or 0 for all interfaces.
+    /// Index of the interface on which the socket receives, or 0 for all interfaces.
     pub ifindex: u32,
     /// Whether the socket shares its port with other sockets for which this is also set
     /// (`SO_REUSEADDR`).

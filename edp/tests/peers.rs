@@ -96,7 +96,7 @@ fn a_peer_in_use_is_queried_again_before_its_answer_expires() {
     assert_eq!(look_up(old - 1, 8), Known::Answer(LARGE, None));
     assert_eq!(look_up(old, 8), Known::Answer(LARGE, Some(nonce(8))));
     assert_eq!(look_up(old + 1, 9), Known::Answer(LARGE, None));
-    // A silent peer is queried now and then, and its last answer is valid until it expires.
+    // A silent peer is queried now and then. Its last answer stays valid until the answer expires.
     let again = old + QUERY_INTERVAL + SILENCE_BACKOFF;
     assert_eq!(look_up(again - 1, 9), Known::Answer(LARGE, None));
     assert_eq!(look_up(again, 9), Known::Answer(LARGE, Some(nonce(9))));

@@ -25,7 +25,7 @@ use crate::{
 ///
 /// # Errors
 ///
-/// The message, and the reason for dropping it, if the message is not accepted.
+/// Returns the message and the reason for dropping it, if the message is not accepted.
 #[cold]
 #[inline(never)]
 pub(super) fn receive(

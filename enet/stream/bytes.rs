@@ -440,7 +440,7 @@ pub(super) fn receive(
     }
 }
 
-/// Copies queued bytes to the user, and sleeps for more, until the call can return.
+/// Copies queued bytes to the user until the call can return. Sleeps when no bytes are queued.
 #[inline]
 fn take_all(
     call: &Call<'_, Esp>,

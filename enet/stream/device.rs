@@ -114,8 +114,8 @@ fn resized(esp: &mut LockedEsp<'_>, mtu: u32) {
     }
 }
 
-/// Applies the options in the peer's answer to a SYN: the peer's limits, and whether the peer has
-/// records. The caller must transmit afterwards.
+/// Applies the options in the peer's answer to a SYN: the peer's limits, and whether the peer's
+/// socket carries records. The caller must transmit afterwards.
 #[cold]
 #[inline(never)]
 pub(super) fn answered(

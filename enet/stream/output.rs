@@ -261,7 +261,7 @@ fn empty(device: &Device, header: &Header, mask: u32) -> Result<Skb> {
     packet(device, header, &[], mask)
 }
 
-/// Builds a packet with `payload`, and a checksum with `mask` if the header says so.
+/// Builds a packet with `payload`, and a checksum with `mask` if the header announces one.
 fn packet(device: &Device, header: &Header, payload: &[u8], mask: u32) -> Result<Skb> {
     const AROUND: usize = HEADER_LEN + CHECKSUM_LEN;
     let size = payload.len().saturating_add(AROUND);

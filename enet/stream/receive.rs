@@ -148,10 +148,11 @@ impl Promise {
     /// Returns the memory in bytes that packets may take while a task owns the socket; an arriving
     /// packet takes `packet` bytes.
     ///
-    /// The limit has room for everything that was granted. A packet counts in the backlog until the
-    /// whole backlog is processed, even once it is in the receive queue, so it counts twice.
-    /// Nothing is read until then, so the receive queue takes no more than its room and the granted
-    /// packets. Acknowledgements of this end's data come in addition.
+    /// The limit has room for all packets that the peer was granted. A packet counts in the backlog
+    /// until the whole backlog is processed, even once the packet is in the receive queue, so each
+    /// packet counts twice. No bytes are read until then, so the receive queue takes no more than
+    /// its room and the granted packets. The limit also has room for acknowledgements of this end's
+    /// data.
     #[cold]
     #[inline(never)]
     pub(super) fn backlog_limit(&self, sock: &RawSock, packet: u32) -> u32 {

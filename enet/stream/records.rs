@@ -221,7 +221,7 @@ fn take(guard: &mut Guard<'_, Esp>) {
     }
 }
 
-/// Serves `SIOCINQ`: returns the number of bytes of the next record, 0 if there is none.
+/// Serves `SIOCINQ`: returns the number of bytes of the next record, or 0 if no record is queued.
 pub(super) fn next_len(sock: &Sock<Esp>) -> u32 {
     let mut guard = sock.lock();
     if sock.shared().unread.count() == 0 {

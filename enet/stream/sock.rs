@@ -288,7 +288,7 @@ impl Connection {
     }
 
     /// Arms the socket's timer if the engine needs it to expire earlier. A timer is not pushed
-    /// back: that would cost more than an early expiry, which is a no-op.
+    /// back, because pushing it back would cost more than an early expiry, which is a no-op.
     #[inline]
     pub(super) fn arm(&mut self, sock: &Sock<Esp>, now: u64) {
         if self.armed <= self.engine.earliest_new_deadline(now) && !self.sending.is_corked() {

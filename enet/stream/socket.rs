@@ -136,7 +136,8 @@ pub(crate) fn create(new: NewSocket<'_>, protocol: i32) -> Result {
 /// Ends all connections of a namespace at module exit. The remaining connections only wait for
 /// their peers.
 pub(crate) fn end_all(net_state: &NetState) {
-    // Repeats until the walk finds none: connections may be added while others end.
+    // Repeats until the walk finds no connection, because connections may be added while others
+    // end.
     while net_state.esp_connections.for_each_held(
         |_| true,
         |sock| {
@@ -334,7 +335,8 @@ fn is_connected(state: u8) -> bool {
     state != TcpState::Close as u8 && state != TcpState::Listen as u8 && !is_connecting(state)
 }
 
-/// Makes the socket of `call`, which the caller created as a companion, listen for a TCP socket.
+/// Makes the socket of `call`, which the caller created as a companion, listen on behalf of a TCP
+/// socket.
 pub(crate) fn listen_as_companion(call: &Call<'_, Esp>, backlog: u32) -> Result {
     let front = call.sock().shared().front.as_ref().ok_or(EINVAL)?;
     start_listening(call, backlog, |sock| {

@@ -82,8 +82,8 @@ impl Unacknowledged {
     }
 }
 
-/// Returns whether poll reports the socket writable: as for the kernel's other streams, a third of
-/// the send buffer is free.
+/// Returns whether poll reports the socket writable. As in the kernel's other stream sockets, it
+/// does if a third of the send buffer is free.
 #[inline]
 pub(super) fn writable(sock: &RawSock) -> bool {
     let queued = sock.write_queued().load(Relaxed);
@@ -259,8 +259,8 @@ impl Sending {
         self.corked_until != u64::MAX
     }
 
-    /// Returns the latest time until which a packet is held back; `u64::MAX` if no packet is held
-    /// back.
+    /// Returns the time until which a packet is held back at the latest; `u64::MAX` if no packet is
+    /// held back.
     #[inline]
     pub(super) fn corked_until(&self) -> u64 {
         self.corked_until
@@ -421,7 +421,7 @@ impl Sending {
         rest: usize,
     ) -> Result<usize> {
         let take = rest.min(self.mss as usize);
-        // If the packet cannot be sent at once, it gets room for the bytes of later calls.
+        // If the packet cannot be sent at once, the packet gets room for the bytes of later calls.
         let size = if engine.last_is_unsent() && !ends_record(msg) {
             self.mss as usize
         } else {

@@ -160,7 +160,7 @@ struct Columns {
     drops: usize,
     uid: usize,
     inode: usize,
-    /// The column of the socket's kind; `None` for older modules, which lack this column.
+    /// `None` for earlier modules, which have no such column.
     kind: Option<usize>,
 }
 

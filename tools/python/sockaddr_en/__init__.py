@@ -15,7 +15,7 @@ from .sockets import Socket, create_connection, create_server
 from .streams import open_connection, start_server
 
 #: The family number of this program's sockets and addresses. If the module was loaded with a number
-#: other than 28 (``modprobe enet family=29``), set it before the first socket is opened.
+#: other than 28 (``modprobe enet family=29``), set `FAMILY` to that number before opening sockets.
 FAMILY = AF_ENET
 
 __all__ = [

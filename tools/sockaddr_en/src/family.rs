@@ -33,8 +33,8 @@ pub fn set_family(number: u16) {
     FAMILY.store(number, Ordering::Relaxed);
 }
 
-/// The kernel does not know this program's address family, because the module is not loaded or was
-/// loaded with a different number.
+/// The error that the kernel does not know this program's address family, because the module is not
+/// loaded or was loaded with a different number.
 ///
 /// Opening a socket then fails with an [`io::Error`] of kind `Unsupported` that holds this error.
 /// The kernel's own error is `EAFNOSUPPORT`.
