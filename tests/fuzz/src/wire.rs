@@ -9,7 +9,7 @@ use edp::query::{self, Capabilities, Host};
 use edp::{echo, rate, wire};
 use esp::flags;
 
-/// Fuzzes EDP's header, its echo, queries and their answers, and the choice of a port.
+/// Fuzzes EDP's header, echo packets, queries with their answers, and the choice of a port.
 ///
 /// # Panics
 /// If a property does not hold.
@@ -81,7 +81,8 @@ fn control_message(header: &wire::Header, payload: &[u8]) {
     assert_eq!(same.window, Some((burst_length, initial_ack_burst_length)));
 }
 
-/// Sends datagrams to peers, which answer correctly or not. Three bytes are one step.
+/// Sends datagrams to peers, which answer correctly or not. Each group of three bytes in `steps` is
+/// one step.
 fn peers(steps: &[u8]) {
     let mut bucket = Bucket::default();
     let mut asked = [(0, [0; 4]); 8];
@@ -149,7 +150,7 @@ fn free_port(rover: u16, runs: &[u8]) {
     }
 }
 
-/// Fuzzes ESP's header, the RST that answers it, and the options of a SYN.
+/// Fuzzes ESP's header, the RST that answers a packet, and the options of a SYN.
 ///
 /// # Panics
 /// If a property does not hold.

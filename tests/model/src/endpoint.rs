@@ -341,7 +341,7 @@ impl Endpoint {
     }
 }
 
-/// Returns an identifier of a byte. The identifier is unique in the world.
+/// Returns an identifier of a byte. The identifier is unique among the bytes of all streams.
 fn place(stream: u8, offset: u16) -> u64 {
     (u64::from(stream) << 16) | u64::from(offset)
 }

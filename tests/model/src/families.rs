@@ -25,7 +25,7 @@ pub enum Scale {
     Quick,
     /// Small cases.
     Small,
-    /// Larger cases, too. Checking them takes long.
+    /// The small cases and larger ones. Checking them takes long.
     Deep,
 }
 

@@ -6,7 +6,7 @@ use std::fmt;
 
 use esp::{Failure, Nanos};
 
-/// A broken property, with its evidence. A world that breaks a property stops.
+/// A broken property, with its evidence. A run stops when a property is broken.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Fault {
     /// Data in a receive queue is not the data that is next in the stream.

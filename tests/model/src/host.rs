@@ -194,7 +194,7 @@ impl Host {
     }
 }
 
-/// A host in its scene. Deliberate errors are applied here.
+/// A host and the [`Scene`] of the current step. This type applies the deliberate errors.
 struct Act<'a, 's> {
     host: &'a mut Host,
     scene: &'a mut Scene<'s>,

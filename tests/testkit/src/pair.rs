@@ -76,7 +76,7 @@ impl Sent {
 pub struct Side {
     socket: Socket<Bytes>,
     /// The side's device, with its ACK queue. The side's socket is the only one that uses the
-    /// queue, so it gets each turn at once, unless a test sets [`Device::held`].
+    /// queue, so that socket gets each turn at once, unless a test sets [`Device::held`].
     pub device: Device,
     /// Whether the side reads all data as soon as it arrives.
     pub reads: bool,
@@ -351,7 +351,7 @@ impl Pair {
         let late = if let Fate::Late(by) = fate { by } else { 0 };
         let mut bytes = header.emit().to_vec();
         bytes.extend_from_slice(payload);
-        // Ethernet's minimum payload.
+        // Pad the packet to Ethernet's minimum payload.
         bytes.resize(bytes.len().max(46), 0);
         for _ in 0..copies {
             self.serial += 1;

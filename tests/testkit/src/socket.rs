@@ -134,8 +134,8 @@ pub struct Socket<P> {
     pub overhead: u32,
     /// Number of packets that the write queue may hold.
     pub send_room: usize,
-    /// Number of bytes that an arriving packet takes in the receive buffer. If this is `None`, it
-    /// takes as many as a full packet.
+    /// Number of bytes that an arriving packet takes in the receive buffer. If this is `None`, the
+    /// packet takes as many bytes as a full packet.
     pub arriving: Option<u32>,
     /// The largest record that the socket's connections accept, in bytes; `None` if they have no
     /// records.
@@ -216,8 +216,8 @@ impl<P: Payload> Socket<P> {
         }
     }
 
-    /// Returns the parameters of the next connection. If the socket sends no options, they allow
-    /// nothing that has to be negotiated.
+    /// Returns the parameters of the next connection. If the socket sends no options, these
+    /// parameters enable nothing that has to be negotiated.
     fn negotiable(&self) -> Config {
         Config {
             selective: self.config.selective && self.sends_options,
