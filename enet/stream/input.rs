@@ -612,7 +612,7 @@ fn client(peer: &Address) -> esp::cookie::Client {
 
 /// Creates the connection of a packet that answers a cookie, and passes the packet to it. Any other
 /// packet belongs to no connection.
-// Out of line, because each function that creates an engine needs over a kilobyte of stack for it.
+// Out of line, because each function that creates an engine needs over a kilobyte of stack.
 #[inline(never)]
 fn take_answer(
     esp: &mut LockedEsp<'_>,

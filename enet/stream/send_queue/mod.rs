@@ -170,8 +170,9 @@ pub(crate) struct Sending {
     headroom: usize,
     /// Number of packets that the device accepted at once when a packet was last sent.
     most_packets: u16,
-    /// The processor that packets name as the sender's. It changes only while nothing is
-    /// unacknowledged, since packets in another transmit queue could overtake those in flight.
+    /// The processor that packets name as the sender's, which affects the choice of the transmit
+    /// queue. The processor changes only while nothing is unacknowledged, since packets in a
+    /// different queue could overtake the packets in flight.
     processor: Processor,
 }
 

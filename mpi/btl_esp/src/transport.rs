@@ -66,8 +66,8 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Listens on a port that the kernel chooses. A connection ends if its peer owes an answer for
-    /// `timeout`.
+    /// Listens on a port that the kernel chooses. A connection ends if its peer does not answer for
+    /// the time `timeout`.
     ///
     /// # Errors
     ///

@@ -133,8 +133,8 @@ impl EspStream {
         Ok((millis != 0).then(|| Duration::from_millis(millis.into())))
     }
 
-    /// Sets how long the peer may owe an answer, in whole milliseconds. `None` selects the
-    /// namespace's default.
+    /// Sets how long the peer may owe an answer before the connection ends, in whole milliseconds.
+    /// `None` selects the namespace's default.
     ///
     /// # Errors
     ///
