@@ -15,10 +15,10 @@
 //!
 //! Of `n` senders that have announced a transmission, `n - 1` wait and one sends. If that sender
 //! fell silent, the others would wait for ever. So the next connection gets a turn anyway in two
-//! cases: no packet has arrived at the device for [`IDLE`], or no connection has left the lists for
-//! [`HOLD`]. The connections that had the turn until then become *overdue*: they are not counted
-//! again until they ask for a turn. So a silent sender delays the others once, and not with every
-//! acknowledgement.
+//! cases: during the last [`IDLE`] no packet has arrived at the device, or during the last [`HOLD`]
+//! no connection has left the lists. The connections that had the turn until then become *overdue*:
+//! they are not counted again until they ask for a turn. So a silent sender delays the others once,
+//! and not with every acknowledgement.
 //!
 //! # Who is next
 //!
@@ -39,7 +39,8 @@
 //!   rounds before it gets more. If the table of hosts has no room for a host, the host has one
 //!   turn per connection.
 //! * **Trust.** A host that leaves its turns unused may not delay the queue again. Its connections
-//!   get turns concurrently with the turns of other hosts, until it has used some of these turns.
+//!   get turns concurrently with the turns of other hosts, until the host has used some of its
+//!   turns.
 //!
 //! The queue also shares [`UNSCHEDULED`] packets among the senders. While fewer granted packets are
 //! in flight than the queue's `budget` allows, the queue gives more turns at a time.
@@ -89,8 +90,8 @@ pub const IN_LINE: u8 = 8;
 /// parts of its last turn.
 pub(super) const PARTS: u8 = 16;
 
-/// Number of rounds that have a list. A host has one place in each round. If more of its
-/// connections wait, the rest waits in the backlog.
+/// Number of rounds that have a list. At most this many connections of a host wait in rounds, one
+/// in each. The host's other connections wait in the backlog.
 const ROUNDS: u32 = 16;
 
 /// Number of classes. In order of precedence, these are the lists [`List::CONTROL`],
@@ -107,8 +108,8 @@ pub const LISTS: usize = LISTS_BEFORE_ROUNDS as usize + ROUNDS as usize;
 /// a place in a round.
 const MOVES: u8 = 2;
 
-/// If a transmission ends later than this after its last turn was given, the turn counts as unused.
-/// In nanoseconds.
+/// If a transmission ends later than this many nanoseconds after its last turn was given, the turn
+/// counts as unused.
 const LATE_END: Nanos = 2 * IDLE;
 
 /// A list of waiting connections.
@@ -180,7 +181,7 @@ pub struct AckQueue {
     /// Whether the last regular turn was not the first of a transmission.
     last_turn_long: bool,
     /// The time at which the last concurrent turn was given; `None` once its connection has asked
-    /// again.
+    /// for a turn again.
     concurrent_since: Option<Nanos>,
     /// First turns are given in line, not concurrently, until this many more transmissions have
     /// ended in their first turns.

@@ -419,8 +419,8 @@ impl Connection {
     }
 
     /// Returns whether a new transmission of several packets should start with a packet of
-    /// [`SHORT`](super::ack_queue::SHORT) bytes, which the caller [seals](Self::seal_last). It
-    /// should if many senders announce transmissions to the same receiver.
+    /// [`SHORT`](super::ack_queue::SHORT) bytes, which the caller [seals](Self::seal_last). This is
+    /// so if many senders announce transmissions to the same receiver.
     #[inline]
     pub fn announces_short(&self) -> bool {
         self.sender.announces_short(&self.config)

@@ -36,8 +36,8 @@ const BLOCK: u16 = 32;
 /// second are made from cookies, each entry stays for four seconds on average.
 pub const MARKS: usize = 4096;
 
-/// The hash of a mark has this bit in place of the epoch. No epoch is so large, so the hash differs
-/// from the hashes of cookies.
+/// The hash of a mark has this bit in place of the epoch. No epoch is so large that it has this
+/// bit, so the hash differs from the hashes of cookies.
 const MARK: u64 = 1 << 62;
 
 /// The position of a packet after a cookie.
@@ -105,8 +105,8 @@ impl Client {
         [client, here]
     }
 
-    /// Returns how `packet` follows the [`cookie`](Self::cookie) that it acknowledges, from this
-    /// epoch or the previous one. Returns `None` if there was no such cookie.
+    /// Returns how `packet` follows the [`cookie`](Self::cookie) that it acknowledges. Returns
+    /// `None` if there was no such cookie in this epoch or in the previous one.
     pub fn answered(
         &self,
         packet: &Header,

@@ -10,13 +10,14 @@
 //! * Each end sends 32 random bits, its nonce, in its SYN or SYN|ACK. Each direction has a *key*,
 //!   which is computed from both nonces.
 //! * Each end counts how often the numbers of both directions have wrapped. For an arriving number,
-//!   the count is chosen so that the 32-bit value is nearest to the expected number's 32-bit value.
+//!   the end chooses the count with which the number's 32-bit value is nearest to the expected
+//!   32-bit value.
 //! * The *mask* is a bijection of the wraps of the sequence number and of the acknowledgement
 //!   number, 16 bits each, under the direction's key. Two packets of a connection have different
 //!   masks if one of these wraps differs.
 //! * The checksum on the wire is the exclusive or of the packet's CRC32c and its mask. So a host
 //!   can compute a packet's mask, and merge packets with equal masks, even without knowing the
-//!   connection. Corruption is detected as well as without masks, because a CRC is linear.
+//!   connection. Masks do not weaken the detection of corruption, because a CRC is linear.
 //! * SYN and SYN|ACK have the mask 0. If one end sends no nonce, all packets have the mask 0. For
 //!   instance, a listener that answers with a cookie sends no nonce.
 //! * A host that does not know the connection answers a packet with a RST that has the packet's own

@@ -93,8 +93,8 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Returns whether the packet's numbers show that it belongs to an open connection, because it
-    /// was taken now or before.
+    /// Returns whether the packet's numbers show that it belongs to an open connection, because the
+    /// packet was taken now or before.
     pub fn is_of_open_connection(&self) -> bool {
         self.failed.is_none()
             && !self.closed

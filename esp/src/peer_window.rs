@@ -7,8 +7,8 @@
 //! `packets_to_ack` packets relies on a larger window. If the window is smaller, the sender stops
 //! before the next acknowledgement is due. Then the receiver probes, the probe's acknowledgement
 //! opens the window, and the sender continues. A packet that is merely late looks like such a stop.
-//! But the sender stops at the same distance from the last advertised number each time, and no
-//! packets arrive from beyond the end of its window.
+//! But a sender with a small window stops at the same distance from the last advertised number each
+//! time, and no packets arrive from beyond that distance.
 
 use super::config::Config;
 use super::options::Window;
@@ -20,7 +20,8 @@ const LEASE: u16 = 256;
 
 /// Upper bound of the number of packets after which an acknowledgement is due in a granted window.
 /// At 100 Gbit/s, 150 packets are in flight while an acknowledgement travels, and the largest
-/// window is 255.
+/// window is 255. So an acknowledgement after 96 packets arrives before the sender has used up this
+/// window.
 const MOST_TO_ACK: u16 = 96;
 
 /// The sender's window as far as it is known. Distances are in packets from the last advertised
@@ -120,8 +121,8 @@ impl PeerWindow {
 
     /// Returns the number of packets that make an acknowledgement due. This number is at most half
     /// of a small or a granted window, so that the sender need not wait. For a sender with a short
-    /// round trip (`near`), the number is three quarters of a granted window, which takes fewer
-    /// acknowledgements.
+    /// round trip (`near`), this number is at most three quarters of a granted window, so that
+    /// fewer acknowledgements are sent.
     #[inline]
     pub(super) fn packets_to_ack(&self, near: impl FnOnce() -> bool, config: &Config) -> u16 {
         let window = match &self.advertised {

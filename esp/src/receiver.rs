@@ -73,8 +73,8 @@ enum Request {
     Not,
     /// A request for missing packets is due, because a later one has arrived.
     Hole,
-    /// A request for a packet that a probe has shown to be lost is due. The packet's sender has the
-    /// turn.
+    /// A request for a packet that a probe has shown to be lost is due. The request needs no turn,
+    /// because the packet's sender still has its turn.
     Probed,
     /// No request is due, but the answer to a skip is.
     Skipped,
@@ -533,9 +533,9 @@ impl Receiver {
         self.timed = None;
     }
 
-    /// Returns how many of `count` packets the receive queue takes. It takes the granted packets,
-    /// and further packets as far as they fit. The first packet's number is `distance` after the
-    /// last advertised one, and each packet adds `each` bytes to the queue.
+    /// Returns how many of `count` packets the receive queue takes. The queue takes the granted
+    /// packets, and further packets as far as they fit. The first packet's number is `distance`
+    /// after the last advertised one, and each packet adds `each` bytes to the queue.
     #[inline]
     fn fitting(
         &mut self,

@@ -12,8 +12,8 @@
 //!       | if need be | again      |            |
 //! ```
 //!
-//! The window starts at `window_start`, the last acknowledgement that opened one. A hold only
-//! acknowledges receipt: it moves `una` but not `window_start`.
+//! The window starts at `window_start`, the number of the last acknowledgement that opened a
+//! window. A hold only acknowledges receipt: it moves `una` but not `window_start`.
 //!
 //! Choices beyond Reinhardt 2006 and Treydte 2007:
 //!
@@ -27,11 +27,12 @@
 //! * The FIN is not part of the queue. It takes the number after the last packet and obeys the same
 //!   window.
 //! * The retransmission timer retransmits the first unacknowledged packet, not the last one with
-//!   TXS or TXF. If the receiver has this packet, its answer carries the number that it expects. If
-//!   the receiver lacks this packet, the retransmission is exactly what it needs. The timeout
-//!   remains in effect until everything that was outstanding is acknowledged. Until then, a partial
-//!   acknowledgement makes the sender go back, like a request, and a partial hold makes it
-//!   retransmit the next packet at once. So a row of lost messages costs one timeout, not one each.
+//!   TXS or TXF. If the receiver has this packet, its answer carries the number that the receiver
+//!   expects next. If the receiver lacks this packet, the retransmission is exactly what it needs.
+//!   The timeout remains in effect until everything that was outstanding is acknowledged. Until
+//!   then, a partial acknowledgement makes the sender go back, like a request, and a partial hold
+//!   makes the sender retransmit the next packet at once. So a row of lost messages costs one
+//!   timeout, not one each.
 //! * Packets that were never sent may be split again at any time, and take new numbers. Packets
 //!   that were sent may be split again only once the receiver has skipped their numbers. From then
 //!   on the receiver rejects these numbers. The receiver's answer reports which of these packets

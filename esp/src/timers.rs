@@ -158,9 +158,9 @@ impl Pace {
         (patience.max(LEAST_PATIENCE) / LEAST_INTERVALS).min(SECOND)
     }
 
-    /// Returns the pace for a peer that owes no answer. The peer is probed half as often as an
-    /// active one, and has a third more time from the first probe on. With a patience of 15 s, the
-    /// peer counts as dead after 50 s of silence.
+    /// Returns the pace for a peer that owes no answer. Such a peer is probed half as often as a
+    /// peer that owes an answer. From the first probe on, it has a third more time to answer. With
+    /// a patience of 15 s, the peer counts as dead after 50 s of silence.
     fn idle(patience: Nanos) -> Self {
         let active = Self::active(patience);
         Self {

@@ -227,7 +227,7 @@ impl Header {
 
     /// Returns whether the payload names missing packets. This holds only if the peer has the
     /// version option. Bit n of byte m stands for the packet whose number is 8 m + n more than the
-    /// acknowledgement number. The naming packet takes no number. Pass it to
+    /// acknowledgement number. A packet that names others takes no number. Pass it to
     /// [`Connection::on_named`](super::Connection::on_named).
     #[inline]
     pub const fn names_missing(&self) -> bool {

@@ -92,8 +92,8 @@ impl Device {
         self.left.iter().filter(|left| **left == id).count()
     }
 
-    /// In each of `rounds` rounds, every sender that has an announced transmission and does not
-    /// wait yet requests a turn, one sender after the other.
+    /// Goes through all senders `rounds` times, and requests a turn for each sender that has an
+    /// announced transmission and does not wait yet.
     fn take_turns(&mut self, rounds: usize, now: Nanos) {
         for _ in 0..rounds {
             for id in 0..self.slots.len() {

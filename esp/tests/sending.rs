@@ -467,7 +467,7 @@ fn a_lost_final_acknowledgement_of_a_long_message_is_noticed_soon() {
 #[test]
 fn a_lost_request_for_messages_costs_one_timeout() {
     // The other messages arrived before the first one. When the first message arrives, the receiver
-    // acknowledges it at once, because it knows that there are more messages.
+    // acknowledges this message at once, because more messages are known to exist.
     let mut pair = Pair::established();
     let start = pair.now;
     pair.lose(A, 0);

@@ -11,8 +11,8 @@
 //!   over spans of at least [`SPAN`], during which at least one connection always waits. If the
 //!   bytes of a span arrived more slowly than the port's rate, the port idled, and the budget
 //!   grows.
-//! * While the port is fully used, the budget shrinks slowly, down to the packets that arrive in
-//!   two round trips.
+//! * While the port is fully used, the budget shrinks slowly, down to the number of packets that
+//!   arrive in two round trips.
 //! * If, in every turn of a span, the first packet arrived more than [`DELAY`] later than the least
 //!   round trip, packets queue in the port. Then the budget shrinks, whatever the rate.
 //! * A port's buffer is limited. So the budget stays below a ceiling, which a loss lowers to three
@@ -28,8 +28,8 @@ use super::super::timers::{Nanos, MICROSECOND, MILLISECOND};
 const SPAN: Nanos = 100 * MICROSECOND;
 const LEAST_COUNT: u32 = 16;
 
-/// The first packet of a turn may arrive later than the least round trip by this time plus the time
-/// that 32 full packets take.
+/// The first packet of a turn may arrive later than the least round trip by at most the sum of this
+/// time and the time that 32 full packets take.
 const DELAY: Nanos = 50 * MICROSECOND;
 
 /// A gap between packets that is longer than this is not counted as a part of a span.

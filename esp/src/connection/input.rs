@@ -262,8 +262,8 @@ impl Connection {
             }
             return Err(DropReason::BadState);
         }
-        // After a challenge ACK, the RST may answer the challenge. It then acknowledges everything
-        // that was sent, like a RST that answers the FIN.
+        // After a challenge ACK, the RST may answer the challenge. Such a RST acknowledges
+        // everything that was sent, like a RST that answers the FIN.
         let answers_data = self.last_challenge.is_none();
         let forgotten =
             !header.has(flags::ACK) && self.sender.may_be_forgotten(header.ack, answers_data);
@@ -302,9 +302,9 @@ impl Connection {
         }
     }
 
-    /// Handles a repeated SYN or SYN|ACK. If it has the same number as before, our answer was lost.
-    /// If the packet has a different number, it does not belong to this connection, and its sender
-    /// may not know the connection.
+    /// Handles a repeated SYN or SYN|ACK. If the packet has the same number as before, our answer
+    /// was lost. If the packet has a different number, it does not belong to this connection, and
+    /// its sender may not know the connection.
     fn on_repeated_syn(
         &mut self,
         header: &Header,

@@ -54,7 +54,7 @@ impl Connection {
 
     /// Returns whether we sent a packet with this `mask` that the RST `header` may answer. A RST
     /// may answer a SYN, an empty packet with the number that the RST acknowledges, or a packet
-    /// that takes the number before this one.
+    /// that takes the preceding number.
     #[cold]
     fn was_sent_with(&self, header: &Header, mask: u32) -> bool {
         let sent = |seq| {

@@ -11,7 +11,8 @@ impl Connection {
     /// Returns the connection's demand to the [ACK queue](super::super::AckQueue). The connection
     /// wants to be counted while a transmission is announced and the receiver is not congested. The
     /// connection wants a turn while an acknowledgement, or the request for a hole, is due and
-    /// opens the window. That packet stays due until [`take_turn`](Self::take_turn).
+    /// opens the window. The acknowledgement or request stays due until
+    /// [`take_turn`](Self::take_turn).
     #[inline]
     pub fn demand(&self) -> Demand {
         self.receiver.demand()

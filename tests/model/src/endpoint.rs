@@ -324,7 +324,7 @@ impl Endpoint {
     }
 
     /// Returns whether this end has done everything and knows that the peer has received
-    /// everything. If both ends close the connection, it must also be over.
+    /// everything. If both ends close the connection, the connection must also be over.
     ///
     /// A connection may end properly without the last acknowledgement: the peer discards the
     /// connection once it has everything, and answers later packets with a RST. The check of the

@@ -642,8 +642,8 @@ impl<P: Payload> Socket<P> {
         }
     }
 
-    /// If no packet behind the first `keep` packets was sent, cuts the packets behind them, which
-    /// are too large. Otherwise pauses the engine, which asks for the [cut](Outcome::cut) later.
+    /// If the packets behind the first `keep` packets were never sent, cuts them, because they are
+    /// too large. Otherwise pauses the engine, which asks for the [cut](Outcome::cut) later.
     pub fn cut_or_pause(&mut self, keep: usize, now: Nanos) {
         let from = self.head.add(keep as u16);
         if self.conn().is_unsent(from) {
