@@ -131,7 +131,8 @@ statistics! {
     MappedTcpAddress,
     /// Attempts passed to TCP because the socket has an option that only TCP supports.
     MappedTcpOption,
-    /// Attempts passed to TCP because programs attached to the control group inspect IP.
+    /// Attempts passed to TCP because BPF programs of the control group inspect packets or calls of
+    /// IP.
     MappedTcpGroup,
     /// Attempts passed to TCP because the destination is not on the local Ethernet.
     MappedTcpRoute,

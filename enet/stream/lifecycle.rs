@@ -11,8 +11,8 @@ use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 /// Memory of a connection in bytes, rounded up, apart from the data in its write queue.
 const CONNECTION: usize = 4096;
 
-/// Memory of all orphans (connections without a descriptor), in bytes. As in TCP, the limit applies
-/// to the whole machine, so further namespaces do not raise it.
+/// Memory of all orphans (connections without a descriptor), in bytes. The limit on this memory
+/// applies to the whole machine, as in TCP, so further namespaces do not raise the limit.
 static ORPHANED: AtomicUsize = AtomicUsize::new(0);
 
 /// The listener's queue that a half-open child is in, until the child is established or has ended.

@@ -293,8 +293,8 @@ impl Sending {
         self.queue.last().filter(|_| engine.last_takes_more())
     }
 
-    /// Takes at most `rest` bytes of the message into the last packet (S5) or a new one, and
-    /// returns the number of bytes taken.
+    /// Takes at most `rest` bytes of the message into the last packet (rule S5 in
+    /// `docs/protocol.md`) or a new one, and returns the number of bytes taken.
     ///
     /// # Errors
     ///
@@ -333,8 +333,8 @@ impl Sending {
         Ok(taken)
     }
 
-    /// Appends to the last packet if that packet was never sent and has room (S5). Returns the
-    /// number of bytes taken.
+    /// Appends to the last packet if that packet was never sent and has room (rule S5 in
+    /// `docs/protocol.md`). Returns the number of bytes taken.
     #[inline]
     fn extend_last(
         &mut self,

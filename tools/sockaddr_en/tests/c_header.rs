@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! The headers in `include/` and the crate have the same numbers, layouts and texts of addresses,
-//! in C and in C++.
+//! Tests that the headers in `include/`, compiled as C and as C++, have the same numbers, layouts
+//! and texts of addresses as the crate.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

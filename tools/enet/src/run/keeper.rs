@@ -42,8 +42,8 @@ pub fn start(group: Group, rules: &Rules, link: Option<Link>, module: OwnedFd) -
             // The keeper's parent exits at once, so that the command does not inherit a child.
             waitpid(child, None)?;
             group.join()?;
-            // `starting` stays open until this process executes the command or exits. The pipe then
-            // closes.
+            // `starting` stays open until this process executes the command or exits. The keeper
+            // waits for that end of the pipe to close before it watches the group.
             std::mem::forget(starting);
             Ok(())
         }
