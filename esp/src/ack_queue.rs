@@ -303,7 +303,8 @@ impl AckQueue {
         if demand.is_turn() {
             connection.set_port(self.scheduled, self.budget.link);
             if !connection.is_adaptive() {
-                // The budget does not adapt to fixed windows, so it gives no turns.
+                // The budget cannot adapt to fixed windows. So end it, and give no additional
+                // turns.
                 self.budget.end();
             }
         }

@@ -40,7 +40,7 @@ impl Bits {
         }))
     }
 
-    /// Returns the `count` numbers from `first` on, without those that are not below [`MOST`].
+    /// Returns those of the `count` numbers from `first` on that are below [`MOST`].
     pub(super) fn run(first: u16, count: u16) -> Self {
         Self::below(first.saturating_add(count)).without(Self::below(first))
     }

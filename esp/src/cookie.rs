@@ -132,7 +132,8 @@ impl Client {
                 one_of(*hash, isn).add(1) == packet.ack
             })
         };
-        // The first packet's number follows the SYN's; a probe's number is one less.
+        // The first packet's number is one more than the SYN's number. A probe has the SYN's
+        // number.
         let probe = packet.len == 0 && packet.flags == flags::ACK;
         let mut first = [1, 0].into_iter().take(if probe { 2 } else { 1 });
         if let Some(steps) = first.find(&names) {

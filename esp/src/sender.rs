@@ -134,7 +134,7 @@ pub(super) struct Sender {
     probe: bool,
     /// Whether the packet at `una` is to be sent next, wherever `next` is.
     resend_first: bool,
-    /// The value of `high` at the last timeout, until `una` reaches it.
+    /// The value of `high` at the last timeout, until `una` reaches this value.
     recover: Option<Seq>,
     /// The most recent transmission of a packet at `una`: the packet's number, and the time at
     /// which it was sent. `una` may have advanced since.

@@ -89,7 +89,7 @@ pub(in super::super) struct RateSample {
 pub(in super::super) struct RoundTrip {
     /// The time of the last turn.
     pub(in super::super) last: Nanos,
-    /// The least time that any turn of the connection took until its first packet.
+    /// The least time from any turn of the connection to the turn's first packet.
     pub(in super::super) least: Nanos,
 }
 
@@ -113,7 +113,7 @@ pub(in super::super) fn on_wire(packets: u16, payload: u32) -> u32 {
     frames.max(packets.saturating_mul(SHORTEST))
 }
 
-/// Returns the rate of a link with this speed, bytes in 2^16 ns.
+/// Returns the rate of a link with this speed, in bytes per 2^16 ns.
 pub(super) fn link_rate(megabits: u32) -> u32 {
     // 1 Mbit/s is 125 bytes a millisecond.
     rate(megabits.saturating_mul(125), MILLISECOND)
@@ -142,7 +142,7 @@ pub(super) struct Budget {
     round_trip: Nanos,
     /// The port's rate, bytes in 2^16 ns.
     rate: u32,
-    /// The link's rate, an upper bound of the port's rate, in the same unit; 0 if unknown.
+    /// The link's rate, an upper bound of the port's rate, bytes in 2^16 ns; 0 if unknown.
     pub(super) link: u32,
     /// Number of bytes of the largest packet on the wire.
     packet: u32,

@@ -35,7 +35,7 @@ struct LastTurn {
     time: Nanos,
 }
 
-/// Measurements of a sender's turns, while no other connection waits for one.
+/// Measurements of a sender's turns, while no other connection waits for a turn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct DelayBased {
     /// The least time from a turn to its first packet, in the current period of [`MEMORY`] and in

@@ -49,7 +49,8 @@ const MAX_UNANSWERED: u8 = 12;
 /// If more than one packet in this many is lost, the window counts as too large.
 const MAX_LOSS_SHARE: u16 = 8;
 
-/// The packets behind the expected one, as sets of their distances from it.
+/// The packets behind the expected packet, in sets. A packet's number in a set is its distance from
+/// the expected packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct OutOfOrder {
     /// Whether both ends support requests that name packets.

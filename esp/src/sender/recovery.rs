@@ -59,7 +59,8 @@ impl Sender {
         self.missing.end();
     }
 
-    /// Returns how long after the transmission of a packet a request for this packet is ignored.
+    /// Returns the time after the transmission of a packet during which the sender ignores requests
+    /// for the packet.
     pub(super) fn guard(config: &Config, rtt: &Rtt) -> Nanos {
         let mean = rtt.smoothed();
         mean.min(from_micros(config.round_trip_time)).max(mean / 2)
