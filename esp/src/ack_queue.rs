@@ -79,7 +79,8 @@ pub const HOLD: Nanos = 20 * MILLISECOND;
 /// The maximum number of consecutive turns for which a waiting class may be passed over.
 pub const PASSES: u8 = 3;
 
-/// Number of first turns that a host may have in advance, beyond its turn in each round.
+/// A host may have the first turns of this many transmissions in advance, in addition to its one
+/// turn in each round.
 pub const CREDIT: u8 = 8;
 
 /// If a transmission proves to be longer than its first turn, first turns are given in line, not

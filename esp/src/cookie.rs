@@ -28,8 +28,9 @@ const EPOCH: u32 = 36;
 /// If at most this many packets after a cookie are lost, the next packet is still recognised.
 const MOST_BEHIND: u16 = 32;
 
-/// Number of consecutive first numbers that share a hash: a block. The first numbers that are tried
-/// for a packet are in at most two blocks, so a forged packet costs four hashes.
+/// Number of first numbers in a block. The numbers of a block are consecutive and share a hash. The
+/// first numbers that are tried for a packet are in at most two blocks and in two epochs, so a
+/// forged packet costs four hashes.
 const BLOCK: u16 = 32;
 
 /// Number of entries in the caller's table of [marks](Client::mark). If a thousand connections per

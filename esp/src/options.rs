@@ -70,8 +70,8 @@ pub const NONCE_LEN: usize = 6;
 /// Number of bytes of the option that [`Mapped::emit`] returns.
 pub const MAPPED_LEN: usize = 38;
 
-/// An end of a mapped connection as the program sees it: an IPv6 address, or an IPv4 one as
-/// `::ffff:a.b.c.d`, and a port.
+/// An end of a mapped connection as the program sees it: an IPv6 address, or an IPv4 address in the
+/// form `::ffff:a.b.c.d`, and a port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct InternetEnd {
     /// The address.

@@ -14,7 +14,7 @@ use super::config::Config;
 use super::options::Window;
 
 /// Number of windows for which a proven window stays valid. The sender's parameters may change, and
-/// a slow line may have looked like a small window. After the lease, one more stop at the same
+/// a slow line may have looked like a small window. After these windows, one more stop at the same
 /// distance proves the window again.
 const LEASE: u16 = 256;
 

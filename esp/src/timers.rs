@@ -126,8 +126,8 @@ const LEAST_INTERVALS: Nanos = 15;
 /// Silence before the first probe of a peer that owes no answer.
 const IDLE_FIRST: Nanos = 30 * SECOND;
 
-/// Lower bound of the patience from which the probe interval is computed, so that the interval is
-/// at least a millisecond.
+/// Lower bound of the patience, which is the time that a peer has for the answer that it owes. The
+/// probe interval is computed from the patience, so this interval is at least a millisecond.
 const LEAST_PATIENCE: Nanos = 15 * MILLISECOND;
 
 /// The pace of probes of a silent peer.
@@ -159,8 +159,9 @@ impl Pace {
     }
 
     /// Returns the pace for a peer that owes no answer. Such a peer is probed half as often as a
-    /// peer that owes an answer. From the first probe on, it has a third more time to answer. With
-    /// a patience of 15 s, the peer counts as dead after 50 s of silence.
+    /// peer that owes an answer. From the first probe on, it has a third more time than a peer that
+    /// owes an answer has in all. With a patience of 15 s, the peer counts as dead after 50 s of
+    /// silence.
     fn idle(patience: Nanos) -> Self {
         let active = Self::active(patience);
         Self {

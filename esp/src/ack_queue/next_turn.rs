@@ -6,7 +6,7 @@ use super::super::timers::Nanos;
 use super::slot::{Kind, Position, Turn};
 use super::{AckQueue, List, Slot, MOVES};
 
-/// A step, in which the head of a list gets a turn or a place in a round.
+/// A step that gives the head of a list a turn, or a place in a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     /// The head gets a regular turn.

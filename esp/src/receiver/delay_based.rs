@@ -72,7 +72,7 @@ impl DelayBased {
         }
     }
 
-    /// Returns the least time from a turn to its first packet; `None` if none was seen.
+    /// Returns the least time from a turn to its first packet; `None` if no such time was measured.
     #[inline]
     pub(super) fn least(&self) -> Option<Nanos> {
         self.least.into_iter().filter(|time| *time > 0).min()

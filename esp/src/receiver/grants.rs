@@ -524,7 +524,7 @@ impl Grants {
         let elapsed = train.last.saturating_sub(train.first);
         if elapsed == 0 {
             // All packets arrived at once, so their rate cannot be measured. If they are at least
-            // half a window, the rate is so high that it needs the largest window.
+            // half a window, the rate is so high that the largest window is needed.
             let tells = train.head >= window / 2;
             return tells.then_some(u16::MAX);
         }

@@ -513,8 +513,9 @@ impl Receiver {
 
     /// Returns the usual and the longest time from a request to the requested packet.
     fn round_trip(&self, config: &Config, rtt: &Rtt) -> (Nanos, Nanos) {
-        // The turnaround of an acknowledgement may include the time that the sender takes to send
-        // its window.
+        // The time from an acknowledgement to the packet that it allowed (`turnaround`) may include
+        // the time that the sender takes to send all packets of its window. So `turnaround` is the
+        // last choice.
         let known = [&self.out_of_order.answer_rtt, rtt, &self.turnaround];
         if let Some(known) = known.into_iter().find(|known| known.is_known()) {
             (known.smoothed(), known.longest())

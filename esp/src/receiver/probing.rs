@@ -37,8 +37,8 @@ use super::{AckKind, Due, Receiver, Request, Turn};
 pub(super) struct Timed {
     pub(super) seq: Seq,
     pub(super) sent_at: Nanos,
-    /// The time at which the last probe was sent, if a probe may have allowed the packet instead;
-    /// otherwise `sent_at`.
+    /// The time at which the last probe was sent, if this probe rather than the acknowledgement may
+    /// have allowed the packet; otherwise equal to `sent_at`.
     pub(super) probed: Nanos,
     /// The window before the packet, or 0 if other connections waited for turns.
     pub(super) window: u16,

@@ -19,7 +19,7 @@ enum Event {
     Read(bool, u8),
     Sleep(bool),
     Close(bool),
-    /// Loses a later packet. `Twice` repeats a later packet, and `Late` delays one.
+    /// Loses a later packet. `Twice` repeats a later packet, and `Late` delays a later packet.
     Lose(bool, u8),
     Twice(bool, u8),
     Late(bool, u8, u8),

@@ -239,8 +239,8 @@ impl World {
             .map(|(fate, _)| fate)
     }
 
-    /// Decides the fate of the first packet in `sent`. Then continues until the fate of another
-    /// packet is open, or to the end if no event is left.
+    /// Decides the fate of the first packet in `sent`. Then continues until the fate of the next
+    /// packet has to be decided, or to the end if no event is left.
     pub fn step(&mut self, case: &Case, fate: Fate, log: &mut Log) -> Sights {
         self.budget.spend(fate);
         self.calm &= fate == Fate::Pass;
