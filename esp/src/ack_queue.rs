@@ -156,8 +156,8 @@ pub struct AckQueue {
     scheduled: u32,
     /// Number of `scheduled` connections that are in the lists.
     waiting: u32,
-    /// Number of `scheduled` connections that are in no list and do not count, because their turn
-    /// has expired or is concurrent.
+    /// Number of `scheduled` connections that are in no list and do not count as active, because
+    /// their turn has expired or is concurrent.
     overdue: u32,
     /// Number of times that turns have expired; wraps.
     epoch: u32,

@@ -303,7 +303,7 @@ impl Connection {
         self.set_config(config);
     }
 
-    /// Returns the smoothed round trip time, 0 before the first measurement, and the retransmission
+    /// Returns the smoothed round trip time (0 before the first measurement) and the retransmission
     /// timeout.
     pub fn times(&self) -> (Nanos, Nanos) {
         let timeout = self.rtt.timeout(self.config.least_timeout(), 0);

@@ -128,7 +128,7 @@ impl Wrapped {
     }
 
     /// Returns the number of times that numbers have wrapped at `seq`. Of all 32-bit numbers that
-    /// end in `seq`, the one nearest to the reference number counts.
+    /// end in `seq`, the function uses the one nearest to the reference number.
     #[inline]
     pub(super) const fn count_at(self, reference: Seq, seq: Seq) -> u16 {
         let ahead = reference.distance(seq) as i16;

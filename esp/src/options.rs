@@ -80,8 +80,8 @@ pub struct InternetEnd {
     pub port: u16,
 }
 
-/// The two ends of a mapped connection, which stands for a TCP one. A SYN with this option opens a
-/// connection only to a listener for mapped connections.
+/// The two ends of a mapped connection, which stands for a TCP connection. A SYN with this option
+/// opens a connection only to a listener for mapped connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Mapped {
     /// The end at the SYN's sender.

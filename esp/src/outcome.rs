@@ -78,8 +78,8 @@ pub struct Outcome {
     /// After the caller frees `acked` packets, it must split the write queue again and call
     /// [`recut`](super::Connection::recut).
     pub cut: bool,
-    /// Whether the packet is the peer's SYN or SYN|ACK: pass its [options](super::Options) to
-    /// [`take_answer`](super::Connection::take_answer).
+    /// Whether the packet is the peer's SYN or SYN|ACK. If so, pass its [options](super::Options)
+    /// to [`take_answer`](super::Connection::take_answer).
     pub answered: bool,
     /// Whether the handshake is complete.
     pub established: bool,

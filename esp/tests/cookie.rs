@@ -42,8 +42,8 @@ fn syn() -> Header {
     }
 }
 
-/// Returns the client's first packet after the SYN, with `len` bytes, if the SYN|ACK had the number
-/// `cookie`.
+/// Returns the client's first packet after the SYN, for a SYN|ACK with the number `cookie`. The
+/// packet has `len` bytes.
 fn first(cookie: Seq, len: u16) -> Header {
     Header {
         len,

@@ -173,7 +173,7 @@ proptest! {
         pair.rule(move |from, n, _| fates[from].get(n).copied().unwrap_or(Fate::Pass));
         pair.connect();
         while !(pair.sides[A].established && pair.sides[B].established) {
-            // Ten lost SYNs in a row look like an absent peer.
+            // Ten lost SYNs in a row look like an absent peer, so the connection may have failed.
             if pair.sides.iter().any(|s| s.closed) {
                 return Ok(());
             }

@@ -99,8 +99,8 @@ impl Connection {
         self.receiver.take_samples()
     }
 
-    /// Returns how many packets the peer may have sent that have not arrived. Returns `None` while
-    /// an acknowledgement that opens a window is due.
+    /// Returns the maximum number of packets that may be in flight from the peer. Returns `None`
+    /// while an acknowledgement that opens a window is due.
     #[inline]
     pub(in super::super) fn in_flight(&self) -> Option<u16> {
         self.receiver.in_flight(&self.config)

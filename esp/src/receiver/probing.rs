@@ -124,10 +124,9 @@ impl Receiver {
             .is_some_and(|probing| core::mem::take(&mut probing.due))
     }
 
-    /// Notes that a probe was sent, for whatever reason. The answer to the probe shows which
-    /// packets are lost. This applies to every probe, because each answer restarts the request
-    /// timer, and liveness probes of an idle connection may be sent more often than this timer
-    /// expires.
+    /// Notes that a probe was sent, whatever its reason. The answer to each probe restarts the
+    /// request timer. Liveness probes of an idle connection may be sent more often than this timer
+    /// expires, so the answers to these probes must show lost packets, too.
     pub(in super::super) fn on_probe_sent(&mut self, now: Nanos) {
         if !self.is_scheduled() || self.turn != Turn::Not || self.request != Request::Not {
             return;

@@ -70,7 +70,7 @@ fn main() -> ExitCode {
         eprintln!("no family is called so; there are: {}", names.join(", "));
         return ExitCode::from(2);
     }
-    // A panic of the engine is a finding, reported with its trace.
+    // Print nothing when the engine panics, because the check reports the panic with its trace.
     panic::set_hook(Box::new(|_| {}));
     println!(
         "{:<16} {:>5} {:>4} {:>3} {:>4} {:>3} {:>9} {:>9} {:>10} {:>8} {:>7}  {:<12} seen",

@@ -102,8 +102,7 @@ struct Queued<P> {
     payload: P,
     /// The packet's TXS and TXF flags in its first transmission; `None` before that.
     flags: Option<u8>,
-    /// The packet's bounds of a record: TXS if the packet is the record's first, TXF if it is the
-    /// last.
+    /// TXS if a record begins with the packet, and TXF if a record ends with the packet.
     bounds: u8,
 }
 
