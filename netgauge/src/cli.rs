@@ -104,8 +104,8 @@ pub struct Cli {
     pub group: GroupArgs,
 }
 
-/// How the parser writes the internal option `--participant` in its list of missing sides. This
-/// option is not for users.
+/// The internal option `--participant`, as the parser shows it in the error for a command line that
+/// chooses no side. The option is not for users.
 const INTERNAL_SIDE: &str = "|--participant[=<NETNS>]";
 
 /// Options that netgauge passes to its own processes. They are not for users.
@@ -335,7 +335,7 @@ mod tests {
         let cli = parse("netgauge incast --clients 1,2 --netns a,b,c").unwrap();
         let pattern = registry::find_group(&cli.pattern).unwrap().unwrap();
         assert_eq!(pattern.info.name, "one-many");
-        // A pattern's subcommand refuses the options of other patterns, like -x does.
+        // A pattern's subcommand refuses the options of other patterns, as -x does.
         let cli = parse("netgauge one-one --block 1M --connect h").unwrap();
         let error = cli.client_options("h").err().unwrap().to_string();
         assert!(

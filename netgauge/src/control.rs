@@ -9,11 +9,11 @@
 //! Hello                         ->
 //!                               <-        Hello
 //! Open (transport, pattern,     ->
-//!       client's endpoint)      <-        Endpoint   (its socket is bound and listens)
+//!       client's endpoint)      <-        Endpoint   (the socket is bound and listens)
 //!                               <-        Opened     (both sockets are connected)
 //! Step (size, rounds)           ->
 //!                               <-        Ready      (now the data goes over the transport)
-//!                               <-        Endpoint   (pattern setup: it listens for more)
+//!                               <-        Endpoint   (pattern setup: the server listens for more)
 //!   ... more steps ...
 //! Close                         ->
 //!                               <-        Closed

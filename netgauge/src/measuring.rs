@@ -131,7 +131,8 @@ impl Measuring {
         sizes.expand(self.grade)
     }
 
-    /// Returns the tests per size of option -c, or else the default number of `pattern`.
+    /// Returns the number of tests per size: the value of option -c, or else the default of
+    /// `pattern`.
     pub fn tests(&self, pattern: &PatternInfo) -> u32 {
         self.tests.map_or(pattern.tests, NonZeroU32::get)
     }
@@ -147,7 +148,7 @@ fn milliseconds(number: u32) -> Duration {
     Duration::from_millis(number.into())
 }
 
-/// Returns a duration in seconds.
+/// Returns a duration of `number` seconds.
 pub(crate) fn seconds(number: u16) -> Duration {
     Duration::from_secs(number.into())
 }

@@ -19,8 +19,8 @@ const GET_GRO: u32 = 0x2b;
 /// The speed that a link reports if its speed is unknown.
 const SPEED_UNKNOWN: u32 = u32::MAX;
 
-/// The most words that a link's three sets of modes can have, because the number of words per set
-/// is a signed byte.
+/// The largest number of words in a link's three sets of modes. The number of words per set is a
+/// signed byte, so it is at most 127.
 const MOST_WORDS: usize = 3 * 127;
 
 /// A request.

@@ -98,7 +98,7 @@ fn lead_size(link: &mut Link<'_>, size: u64, plan: &Plan) -> Result<Row> {
     Ok(plan.row(size, losses.total, median, measured))
 }
 
-/// A stream, split into messages of `chunk` bytes; the last one may be shorter.
+/// A stream, split into messages of `chunk` bytes. The last message may be shorter.
 struct Transfer {
     size: u64,
     chunk: usize,

@@ -90,8 +90,8 @@ fn run(link: &mut Link<'_>, plan: &Plan, size: u64, count: u32, tag: u8) -> Resu
         false => ask_for_tally(link, &vec![!tag; size as usize], tag)?,
     };
     // Over a stream, the tally comes when the follower has read the last message. With datagrams,
-    // the tally comes on request, later than the flood ended, so the time of the slower side
-    // counts.
+    // the tally comes on request, after the flood has ended. So the longer of two times counts: the
+    // leader's and the follower's.
     let elapsed = match link.is_reliable() {
         true => start.elapsed(),
         false => last.duration_since(start).max(tally.time),

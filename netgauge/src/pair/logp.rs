@@ -29,7 +29,7 @@ use crate::summary::Summary;
 
 /// Number of messages in a train.
 const TRAIN: u32 = 16;
-/// The most datagrams in a train of at least three messages.
+/// A train of more than two messages has at most this many datagrams.
 const TRAIN_DATAGRAMS: usize = 64;
 /// The value of `Step::chunk` if the follower sends the long message.
 const BACKWARD: u32 = 0;

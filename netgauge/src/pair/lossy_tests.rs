@@ -89,9 +89,9 @@ fn measure(
 ) -> Vec<Row> {
     let (one, two) = UnixDatagram::pair().unwrap();
     let (mut control, other) = controls();
-    // The follower's time limit may be shorter than the leader's, like in the server, or longer, if
-    // a user chooses so. In a test without losses, both limits are so long that a busy host causes
-    // no loss.
+    // The follower's time limit may be shorter than the leader's, as it is in the server, or
+    // longer, if a user chooses so. In a test without losses, both limits are so long that a busy
+    // host causes no loss.
     let look_around = match periods {
         [u32::MAX, u32::MAX] => timeout,
         _ => Duration::from_millis(60),
@@ -146,7 +146,7 @@ fn losses_for(pattern: &str) -> Vec<(u64, [u32; 2])> {
 fn lost_datagrams_are_counted() {
     for pattern in patterns() {
         for (size, periods) in losses_for(pattern.info.name) {
-            // A train takes too long for the shorter timeout on a busy host.
+            // On a busy host, a train takes longer than the shorter timeout.
             let timeouts: &[u64] = if pattern.info.name == "logp" {
                 &[200]
             } else {

@@ -232,8 +232,8 @@ impl Link<'_> {
         std::os::fd::AsFd::as_fd(&*self.control)
     }
 
-    /// Returns the error of a failed call on the transport, with the peer's message about it if
-    /// there is one.
+    /// Returns the error of a failed call on the transport, with the peer's message about the
+    /// failure if there is one.
     fn explain(&mut self, error: io::Error) -> anyhow::Error {
         let seen = match is_timeout(&error) {
             true => anyhow!("nothing came for too long: is the link up?"),
@@ -274,7 +274,7 @@ enum Lost {
     Transfer,
 }
 
-/// Counts losses, and decides when to end the run.
+/// A counter of losses, which decides when to end the run.
 pub(crate) struct Losses {
     what: Lost,
     /// The losses so far.

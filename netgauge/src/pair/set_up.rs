@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Connections one after the other. Each is opened, carries a message and its answer, and is closed
-//! by the leader. So the leader's TCP ports then stay in TIME_WAIT.
+//! Connections one after the other. Each connection is opened, carries a message and its answer,
+//! and is closed by the leader, whose TCP port then stays in TIME_WAIT.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::AsFd as _;

@@ -7,7 +7,7 @@ use plotters_backend::{
     BackendColor, BackendCoord, BackendStyle, BackendTextStyle, DrawingErrorKind,
 };
 
-/// Wraps the backend `inner`, which appears smaller by an integer factor.
+/// A backend that wraps `inner`, and appears to be smaller than `inner` by an integer factor.
 pub(super) struct Scaled<B> {
     inner: B,
     factor: u32,

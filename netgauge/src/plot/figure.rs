@@ -296,8 +296,8 @@ fn labels(origins: &[&Origin]) -> Vec<String> {
     origins.iter().map(label).collect()
 }
 
-/// Pairs every line with the line that it is compared with: with several files, the same line of
-/// the first file; with one file, the same line of the first transport.
+/// Pairs every line with another line for comparison. If there are several files, this is the same
+/// line of the first file, otherwise the same line of the first transport.
 fn compare(what: &str, numbers: Vec<Number>, files: &[Results]) -> Result<Chart> {
     let mut laid = lay(numbers);
     let several = files.len() > 1;

@@ -23,7 +23,7 @@ const MANY: &str =
 /// without data.
 const MOST_PAUSE: i64 = 1000;
 
-/// The most numbers in one range: far more than a run has time for.
+/// The largest permitted count of numbers in one range. A run has time for far fewer.
 const MOST: u32 = 1024;
 
 /// A coordinator's options.
@@ -157,8 +157,8 @@ impl GroupArgs {
     ///
     /// # Errors
     ///
-    /// A server is named twice, but a server takes only one part at a time; or the file of hosts
-    /// cannot be used.
+    /// A server is named twice (one server cannot be two participants at once), or the file of
+    /// hosts cannot be used.
     pub fn locations(&self, connect: Option<&str>, port: u16) -> Result<Vec<Location>> {
         if let Some(host) = connect {
             let server = Location::Server {

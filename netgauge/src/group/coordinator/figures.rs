@@ -36,8 +36,8 @@ impl Round {
     }
 }
 
-/// The minimum, the arithmetic mean, the median (of an even number, the mean of the middle two) and
-/// the maximum of values.
+/// The minimum, the arithmetic mean, the median and the maximum of some values. If the number of
+/// values is even, the median is the mean of the middle two.
 struct Spread {
     least: f64,
     mean: f64,
@@ -64,8 +64,8 @@ pub fn bit_per_s(bytes: u64, ns: u64) -> f64 {
     bytes as f64 * 8e9 / ns.max(1) as f64
 }
 
-/// A summary of rates at which payload was carried, bit/s: of the rates of rounds, with all clients
-/// together, or of the rates of single hosts.
+/// A summary of goodput rates, bit/s. They are either the rates of rounds, each of which counts the
+/// payload of all clients, or the rates of single hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Goodput {
     /// The slowest round's rate, bit/s.
@@ -73,7 +73,7 @@ pub struct Goodput {
     /// The arithmetic mean, bit/s, if the rates are rates of single hosts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub average: Option<u64>,
-    /// The median, bit/s; of an even number, the mean of the middle two.
+    /// The median, bit/s. If the number of rates is even, the median is the mean of the middle two.
     pub median: u64,
     /// The fastest round's rate, bit/s.
     pub best: u64,
@@ -173,7 +173,7 @@ impl Share {
 pub struct Fairness {
     /// The least fair round's index.
     pub worst: f64,
-    /// The median; of an even number, the mean of the middle two.
+    /// The median. If the number of rounds is even, the median is the mean of the middle two.
     pub median: f64,
 }
 

@@ -24,7 +24,7 @@ const LEFT: i32 = 88;
 const RIGHT: i32 = 130;
 /// Room below the cells, for an axis, pixels.
 const BELOW: i32 = 72;
-/// The least width of all cells together at which the title fits between the margins, pixels.
+/// The title fits between the margins if all cells together are at least this wide, in pixels.
 const TITLE: i32 = 200;
 /// Width of the scale, pixels.
 const SCALE: i32 = 20;

@@ -10,8 +10,8 @@ use clap::Args;
 
 use super::location::Location;
 
-/// The command that calls ssh. With these options, ssh asks for no password, because there is no
-/// user to answer, and notices a host that is gone.
+/// The command that calls ssh. With these options, ssh notices when a host is gone. It also asks
+/// for no password, because there is no user to answer.
 const SSH: &str = "ssh -o BatchMode=yes -o ConnectTimeout=10 -o ServerAliveInterval=5";
 
 /// The options that conflict with `--hostfile`, because they choose participants in other ways.

@@ -22,9 +22,9 @@ const LAST_ROUNDS: Duration = Duration::from_secs(5);
 /// The connections of a mesh.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
-    /// Each member with member 0.
+    /// Each member is connected with member 0.
     Star,
-    /// Each member with every other one.
+    /// Each member is connected with every other member.
     Full,
 }
 
@@ -118,8 +118,8 @@ impl<'a> Mesh<'a> {
         self.group.all_say(&self.members, &Answer::Done, "Join")
     }
 
-    /// Makes the members send to each other in rounds of one size. Returns the rounds that were
-    /// completed even if a later one failed.
+    /// Makes the members send to each other in rounds of one size. Returns the completed rounds
+    /// even if a later round failed.
     pub fn exchange(&mut self, series: Series, flows: &Flows) -> (Vec<MeshRound>, Result<()>) {
         let mut spans = vec![Vec::new(); self.members.len()];
         let order = Order::Exchange {
@@ -139,8 +139,8 @@ impl<'a> Mesh<'a> {
         (rounds(told), result)
     }
 
-    /// Makes member 1 call member 0. Returns the results of both members. If a call fails, these
-    /// are the results of the calls before the failure.
+    /// Makes member 1 call member 0. Returns the results of both members. If a call fails, returns
+    /// the results of the calls before the failure.
     pub fn call(&mut self, series: RpcSeries) -> (RpcTimes, Result<()>) {
         let mut all = RpcTimes::default();
         let result = self.series(&Order::Rpc(series), |_, answer| {

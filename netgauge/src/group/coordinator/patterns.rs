@@ -9,8 +9,8 @@
 //! from many, many from one. The messages share the server's port without competition at the
 //! switch. The result shows how fast one host feeds many, and whether it feeds them equally.
 //!
-//! *all-to-all*: each host sends to every other host at once, like parallel programs that transpose
-//! or sort. Every port is equally busy in both directions.
+//! *all-to-all*: each host sends to every other host at once. Parallel programs that transpose or
+//! sort do this. Every port is equally busy in both directions.
 //!
 //! *bisection*: the participants are paired at random, and all pairs exchange messages at once,
 //! both ways. The average over many pairings is the effective bisection bandwidth: what the network
@@ -100,7 +100,7 @@ pub static ALL_TO_ALL: Rounds = Rounds {
     title: "each to all others",
 };
 
-/// Each member exchanges messages with one other, in random pairs.
+/// The members are paired at random, and each member exchanges messages with its partner.
 pub static BISECTION: Rounds = Rounds {
     name: "bisection",
     aliases: &[],
@@ -233,7 +233,7 @@ impl Rounds {
         interrupted
     }
 
-    /// Returns the roles, for the report, and the members of the mesh.
+    /// Returns the participants' roles, which the report names, and the members of the mesh.
     fn cast(&self, group: &Group, clients: usize, plan: &Plan) -> (Option<Cast>, Vec<usize>) {
         if self.roles == Roles::Alike {
             return (None, (0..=clients).collect());

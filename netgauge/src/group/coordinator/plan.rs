@@ -64,7 +64,8 @@ pub enum Roles {
     Clients,
     /// All participants do the same.
     Alike,
-    /// A server and one number of clients, over ESP's parameters.
+    /// A server and one number of clients, which are measured with several values of ESP's
+    /// parameters.
     Grid,
 }
 

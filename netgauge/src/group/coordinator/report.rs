@@ -37,7 +37,7 @@ pub struct GroupReport {
     pub record: Option<Record>,
 }
 
-/// One transport, with one number of clients if there are clients.
+/// The results for one transport and, in patterns with clients, for one number of clients.
 pub type GroupRun = Run<GroupRow>;
 
 /// The results for one size.
@@ -56,7 +56,8 @@ pub struct GroupRow {
     /// each round, a bisection has one for each pair.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host_bit_per_s: Option<Goodput>,
-    /// `goodput_bit_per_s` or `host_bit_per_s` as a share of the link's rate, if that was given.
+    /// `goodput_bit_per_s` or `host_bit_per_s` as a share of the link's rate, if this rate was
+    /// given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub share: Option<Share>,
     /// All-to-all: the average rate at which all hosts together receive, bit/s.

@@ -22,7 +22,7 @@ const EXIT_TIMEOUT: Duration = Duration::from_secs(1);
 /// The interval at which [`Process::wait`] checks whether the process has ended.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// A shell's exit status when there is no such program.
+/// The exit status of a shell that has not found the program.
 const NO_PROGRAM: i32 = 127;
 
 /// Arguments of a participant that uses `interface`.

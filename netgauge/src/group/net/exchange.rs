@@ -272,7 +272,8 @@ impl<'a> Exchange<'a> {
             let rest = &self.message[state.sent as usize..];
             let most = match (self.gathers, first) {
                 (true, true) => FIRST_PIECE,
-                // Here a sender has only one link, so a long write keeps no other link waiting.
+                // A sender has only one link if all send to member 0, so a long write keeps no
+                // other link waiting.
                 (true, false) => rest.len(),
                 (false, _) => PIECE,
             };
@@ -346,7 +347,8 @@ impl<'a> Exchange<'a> {
         Ok(())
     }
 
-    /// Processes the byte by which a member reports to member 0.
+    /// Processes `word`, a byte that is not part of a message. Only member 0 accepts such bytes, as
+    /// reports of other members.
     fn hear(&mut self, link: usize, word: u8) -> Result<()> {
         let is_told = self.number == CLOCK && !self.gathers;
         let state = &mut self.states[link];
@@ -387,8 +389,8 @@ impl<'a> Exchange<'a> {
     }
 
     /// Returns the time limit of a wait for events. If member 0 only waits for reports, it waits
-    /// longer than the other members. A member that receives no data knows which member is silent,
-    /// and needs time to report this to member 0.
+    /// longer than the other members do, because a member that receives no data needs time to
+    /// report to member 0 which member is silent.
     fn patience(&self) -> EpollTimeout {
         let mine = self.any(Self::is_awaited) || self.any(Self::is_unsent);
         let patience = match (self.started, self.number) {
@@ -593,7 +595,8 @@ mod tests {
         assert!(named.contains(&vec![2]), "{named:?}");
     }
 
-    /// Returns the error of member 1 of two if member 0 writes these bytes and nothing more.
+    /// Returns the error of member 1, in a mesh of two, if member 0 writes `bytes` and nothing
+    /// more.
     fn after(bytes: &[u8], size: u64, give_up: Duration) -> Lost {
         let mut members = members(2);
         let mut clock = members.remove(0);

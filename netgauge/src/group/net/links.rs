@@ -95,13 +95,13 @@ impl Link {
     }
 }
 
-/// Returns whether a call on a non-blocking socket that failed with this error is repeated when
-/// epoll reports an event.
+/// Returns whether `error` only means that a call on a non-blocking socket has to be repeated when
+/// epoll reports the next event.
 fn is_harmless(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
 }
 
-/// Waits for events on links, by their indices, and on the control connection.
+/// An epoll instance that watches the links and the control connection. Events name links by index.
 pub(super) struct Watch {
     epoll: Epoll,
     events: Vec<EpollEvent>,
