@@ -22,9 +22,9 @@ pub struct Conditions {
     /// Time for which a host's card collects received frames before it interrupts the host,
     /// nanoseconds.
     pub coalescing: Nanos,
-    /// Links of each host, used in turn like the links of a bond in balance-rr. Each link is a lane
-    /// with a switch of its own. The path through a lane takes two full frames' time longer than
-    /// the path through the previous lane.
+    /// Number of links of each host. Packets use the links in turn, as in a balance-rr bond. Each
+    /// link, called a lane, has a switch of its own. The path through a lane takes two full frames'
+    /// time longer than the path through the previous lane.
     pub lanes: u32,
     /// Hosts whose links are slower by the factor [`SLOW`].
     pub slow: Vec<u32>,

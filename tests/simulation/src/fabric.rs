@@ -16,9 +16,9 @@ pub type End = (u32, u32);
 
 #[derive(Debug)]
 enum Event {
-    /// A packet for this end reaches the first of two switches.
+    /// A packet for this end reaches its sender's switch, which has to pass it over the uplink.
     Uplink(End, Packet),
-    /// A packet for this end reaches the switch of its lane.
+    /// A packet for this end reaches the receiver's switch in this lane.
     Switch(End, u32, Packet),
     /// A host's card receives a packet.
     Host(End, Packet),
@@ -207,7 +207,7 @@ impl Fabric {
         }
     }
 
-    /// Returns the index of a host's link in this lane among the wires and ports.
+    /// Returns the index, in `wires` and `ports`, of a host's link in this lane.
     fn place(&self, host: u32, lane: u32) -> usize {
         lane as usize * self.hosts.len() + host as usize
     }
@@ -218,7 +218,7 @@ impl Fabric {
         frames * rate.nanos(frame_bytes(self.setup.mss()))
     }
 
-    /// Counts a retransmission request for a packet that was not lost.
+    /// Counts the packet in [`Endpoint::spurious_requests`] if it is a spurious request.
     fn judge_request(&mut self, from: End, packet: &Packet) {
         if packet.header.is_request() {
             let peer = self.peer(from);
@@ -230,7 +230,7 @@ impl Fabric {
         }
     }
 
-    /// Handles a packet in the first of two switches.
+    /// Passes a packet from the sender's switch to the receiver's switch over the uplink.
     fn cross(&mut self, to: End, packet: Packet) {
         let uplink = self
             .setup
@@ -248,7 +248,7 @@ impl Fabric {
         }
     }
 
-    /// Handles a packet in the switch of its receiver.
+    /// Handles a packet in the receiver's switch.
     fn forward(&mut self, to: End, lane: u32, packet: Packet) {
         let lost = self.setup.loss > 0.0 && self.rng.f64() < self.setup.loss;
         self.lost += u64::from(lost);

@@ -2,9 +2,10 @@
 
 //! A host: connections that share one network card, as in the kernel module.
 //!
-//! [`esp_testkit`] calls the engines; this module has the timers and the statistics of the studies.
-//! Payload is not stored. Every packet has the position of its bytes in the stream.
-//! [`Host::arrive`] panics if the bytes to deliver do not follow the previous ones.
+//! [`esp_testkit`] calls the protocol's engine for each connection. This module adds the timers,
+//! and the statistics that the studies need. Instead of payload, a packet has the position of its
+//! bytes in the stream. [`Host::arrive`] panics if the bytes to deliver do not follow the previous
+//! ones.
 
 use std::collections::BTreeSet;
 
@@ -64,15 +65,16 @@ pub struct Endpoint {
     pub received: u64,
     /// Number of received packets that the end already had.
     pub duplicates: u32,
-    /// Number of data packets until the end falls silent; [`u64::MAX`] for never.
+    /// Number of data packets that this end still sends before it falls silent; [`u64::MAX`] if it
+    /// never falls silent.
     pub silent_after: u64,
-    /// Whether the last packet that the end sent was lost.
+    /// Whether the last packet that this end sent was lost.
     pub mute: bool,
     /// Number of this end's spurious retransmission requests. A request is spurious if neither the
-    /// requested packet nor the end's own last packet was lost.
+    /// requested packet nor this end's last packet was lost.
     pub spurious_requests: u64,
-    /// The longest wait of an acknowledgement for its turn in the ACK queue, and the most turns
-    /// that other connections had during one such wait.
+    /// The longest time that an acknowledgement waited in the ACK queue for its turn to be sent,
+    /// and the most turns that other connections had during one such wait.
     pub longest_wait: (Nanos, u64),
     /// The start of the current wait, and the host's `turns` at that time.
     waits: Option<(Nanos, u64)>,
@@ -134,7 +136,7 @@ pub struct Host {
     device: Device,
     /// The time of the current call.
     now: Nanos,
-    /// Number of turns that the ACK queue has given.
+    /// Number of times that the ACK queue has given the turn to a connection.
     turns: u64,
     /// The most connections in the ACK queue since this field was last set to 0.
     pub most_waiting: usize,

@@ -4,8 +4,8 @@
 //!
 //! Every host has a link to one store-and-forward switch, whose ports have a rate and a FIFO buffer
 //! of limited bytes. All senders send to one receiver, in rounds ([`rounds`]). The engines are the
-//! same as in the kernel module ([`esp::Connection`], [`esp::AckQueue`]). [`esp_testkit`] calls
-//! them like the module. Time is simulated, and the same seed gives the same result.
+//! same as in the kernel module ([`esp::Connection`], [`esp::AckQueue`]), and [`esp_testkit`] calls
+//! them as the module does. Time is simulated, and the same seed gives the same result.
 
 pub mod agenda;
 pub mod conditions;

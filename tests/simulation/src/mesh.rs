@@ -75,7 +75,8 @@ impl Mesh {
         hosts.map(|host| u64::from(host.overruns())).sum()
     }
 
-    /// Processes the next event. If the event delivered data, returns its sender and its receiver.
+    /// Processes the next event. If the event delivered data, returns the data's sender and
+    /// receiver.
     pub fn step(&mut self) -> Option<(usize, usize)> {
         assert!(self.fabric.step(), "somebody has yet to send");
         let to = self.fabric.delivered?;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Wires and switch ports: the time that frames take and wait.
+//! Computes how long frames wait for wires and switch ports, and how long they occupy them.
 //!
 //! Wires and FIFO ports need no events, because a frame's departure time follows from the departure
-//! time of the previous frame. Times here are in picoseconds, because an acknowledgement takes 6.72
-//! ns at 100 Gbit/s.
+//! time of the previous frame. Times here are in picoseconds, because nanoseconds are too coarse:
+//! at 100 Gbit/s an acknowledgement takes 6.72 ns.
 
 use std::collections::VecDeque;
 

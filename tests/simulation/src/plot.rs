@@ -138,7 +138,8 @@ where
     Ok(())
 }
 
-/// Formats a number without trailing digits.
+/// Formats a number as an integer if it is one or is at least 10, and otherwise with up to three
+/// decimals.
 fn plain(value: f64) -> String {
     if value >= 10.0 || value.fract() == 0.0 {
         format!("{value:.0}")

@@ -6,10 +6,10 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
-/// The columns of a table: each has a name and a function that formats its cell of a result.
+/// The columns of a table: the name of each, and the function that formats a result's cell in it.
 pub type Columns<T> = &'static [(&'static str, fn(&T) -> String)];
 
-/// Lines of cells, of which the first has the names of the columns.
+/// A table of text cells. The first line has the names of the columns.
 #[derive(Debug)]
 pub struct Table {
     lines: Vec<Vec<String>>,

@@ -58,10 +58,10 @@ pub struct Round {
     pub fairness: f64,
     /// The most bytes in the receiver's port.
     pub peak: u32,
-    /// The most acknowledgements that waited for their turns at once.
+    /// The largest number of acknowledgements that waited in the ACK queue at the same time.
     pub waiting: usize,
     /// Nanoseconds from each sender's start to its message's last byte, in the order of the
-    /// senders; only of messages that were complete.
+    /// senders. Incomplete messages are left out.
     #[serde(skip)]
     pub completions: Vec<Nanos>,
     /// The counters of the round.
@@ -213,7 +213,7 @@ pub struct Summary {
     pub worst_goodput: f64,
     /// The least fairness of a round.
     pub fairness: f64,
-    /// The most bytes in the receiver's port.
+    /// The largest number of acknowledgements that waited in the ACK queue at the same time.
     pub peak: u32,
     /// The most acknowledgements that waited for their turns at once.
     pub waiting: usize,

@@ -15,8 +15,8 @@ use crate::network::{frame_bytes, Rate};
 /// The receiver's index among the hosts.
 const RECEIVER: u32 = 0;
 
-/// Time between two handshakes, so that one handshake does not influence the measurement of the
-/// other.
+/// The time between the starts of two handshakes. It is so long that no handshake changes the round
+/// trip that another handshake measures.
 const HANDSHAKE_INTERVAL: Nanos = 20_000;
 
 /// The parameters of a simulation.
@@ -42,8 +42,8 @@ pub struct Setup {
     /// The receive buffer of each connection, bytes.
     pub receive_buffer: u32,
     /// Nanoseconds that two hosts take to process a packet, one way: half of them before the
-    /// sender's wire, half after the receiver's. Packets are processed in parallel, so this latency
-    /// limits no rate.
+    /// sender's wire, half after the receiver's wire. Packets are processed in parallel, so this
+    /// latency limits no rate.
     pub processing: Nanos,
     /// Propagation delay of a link, one way, nanoseconds.
     pub propagation: Nanos,
@@ -290,8 +290,9 @@ impl Simulation {
         }
     }
 
-    /// Returns the most bytes in the receiver's port since the last call, and the most
-    /// acknowledgements that waited for their turns at once.
+    /// Returns the most bytes in the receiver's port, and the largest number of acknowledgements
+    /// that waited in the ACK queue at the same time. Both values cover the time since the last
+    /// call.
     pub fn take_peaks(&mut self) -> (u32, usize) {
         (
             std::mem::take(&mut self.ports[RECEIVER as usize].peak),

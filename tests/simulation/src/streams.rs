@@ -100,7 +100,7 @@ impl Streams {
 
     fn run(&mut self, time: Nanos) {
         let until = self.fabric.now() + time;
-        // A piece lasts longer than `step`, so a stream always has data queued.
+        // A piece takes longer to send than `step`, so a stream always has data queued.
         let step = (time / 256).max(1);
         let mut looked = self.fabric.now();
         self.write();

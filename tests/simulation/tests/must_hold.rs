@@ -3,7 +3,7 @@
 //! Requirements that do not depend on the engine's internals: no drop, saturation, fair shares, and
 //! bounded delay.
 //!
-//! The order of the bytes is checked, too, because a host of the simulation panics if bytes are
+//! The order of the bytes is checked as well, because a host of the simulation panics if bytes are
 //! delivered twice or out of order.
 
 use esp::ack_queue;
@@ -55,7 +55,8 @@ fn up_to_32_senders_saturate_a_small_port_without_a_drop_and_share_it() {
     }
 }
 
-/// The parameters are the defaults. The first round has small windows; it is one of five rounds.
+/// The parameters are the defaults. Windows start small in the first round, but the goodput is the
+/// median of five rounds.
 #[test]
 fn granted_windows_saturate_links_of_any_speed() {
     for (gigabits, buffer, bytes) in [
@@ -101,8 +102,8 @@ fn short_messages_do_not_wait_behind_long_ones() {
             let line = beside(16, size, options);
             assert!(line.slowest <= slowest, "{line:?}");
             assert!(line.all >= 0.97 / 0.983, "{line:?}");
-            // Each of the sixteen streams has a turn before any stream has two, and a question may
-            // come before each of these turns.
+            // Each of the sixteen streams has a turn before any stream has a second one, and a
+            // question may come before each of these turns.
             assert!(line.most_turns <= 3 * 16, "{line:?}");
             assert!(line.longest_wait <= 35_000_000, "{line:?}");
         }
@@ -330,7 +331,8 @@ fn senders_with_smaller_windows_than_the_receiver_expects_are_as_fast() {
     }
 }
 
-/// Queued packets are not lost, and requesting and retransmitting them would lengthen the queue.
+/// Queued packets are not lost, so they must not be requested: retransmissions would lengthen the
+/// queue.
 #[test]
 fn a_slow_line_carries_everything_about_once() {
     const DEEP: u32 = 1 << 30;

@@ -21,8 +21,8 @@ const AHEAD: u64 = 512 << 10;
 /// Bytes that a stream adds to its queue at once.
 const PIECE: u64 = 256 << 10;
 
-/// Number of bits that the port could carry before the first question; until then, only streams and
-/// announcers use the port.
+/// The measurement begins after the time in which the port could carry this many bits. Until then,
+/// only streams and announcers use the port.
 const WARM_UP: u64 = 200_000_000;
 
 /// A run that takes longer than this, in nanoseconds, is aborted.
@@ -126,7 +126,7 @@ pub struct Line {
     pub median: Nanos,
     /// 99th percentile of the time from a question to its answer, nanoseconds.
     pub slowest: Nanos,
-    /// Median time without other load, nanoseconds.
+    /// Median time from a question to its answer without other load, nanoseconds.
     pub unloaded: Nanos,
     /// Bytes that the streams received while questions were asked, as a share of the port's rate.
     pub bulk: f64,
@@ -271,8 +271,8 @@ impl<'a> Case<'a> {
         self.simulation.send_at(now, sender, bytes);
     }
 
-    /// Schedules the next question of an asker, at a random time from `now` on, or at `now` without
-    /// a pause.
+    /// Schedules the next question of an asker, after a random time whose mean is the option
+    /// `pause`.
     fn ask(&mut self, id: usize, now: Nanos) {
         let sender = self.streams.end + id;
         let later = -(1.0 - self.simulation.rng().f64()).ln() * self.options.pause as f64;

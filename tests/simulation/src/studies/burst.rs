@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Goodput over `burst_length` and `packets_to_ack`. The results show which values suit
-//! `/proc/sys/esp/`.
+//! Goodput over `burst_length` and `packets_to_ack`. The results show which values suit these
+//! parameters in `/proc/sys/esp/`.
 
 use std::io::{self, Write};
 use std::iter::once;
@@ -30,7 +30,8 @@ const LINKS: [(u64, u64, u32); 4] = [
     (100 * GIGABIT, 8 << 20, 2 << 20),
 ];
 
-/// Goodput of at least this share of the link's best goodput counts as saturated.
+/// A pair of parameters saturates a link if its goodput is at least this share of the link's best
+/// goodput.
 const SATURATED: f64 = 0.98;
 
 /// Maximum ratio of `burst_length` to `packets_to_ack`. The receiver passes the turn on after

@@ -162,8 +162,8 @@ struct Shape {
     gigabits: u64,
     mtu: u16,
     loss: f64,
-    /// The time from a packet to its answer, nanoseconds; `None` if it consists only of the hosts'
-    /// processing.
+    /// The time from a packet to its answer, nanoseconds; `None` if the case keeps the propagation
+    /// delay of option `--propagation`.
     round_trip: Option<Nanos>,
     conditions: Conditions,
     pairs: Vec<(u32, u32)>,
@@ -333,8 +333,8 @@ fn cases() -> Vec<(String, Case)> {
     cases
 }
 
-/// Returns a case in which one host sends to `k` receivers. Each receiver has a further sender of
-/// its own. With max-min shares each port is full.
+/// Returns a case in which one host sends to `k` receivers. Each receiver has a second sender,
+/// which sends to no other receiver. If the shares are max-min fair, each receiver's port is full.
 fn outcast(k: u32) -> Shape {
     let shared = (1..=k).map(|receiver| (0, receiver));
     let own = (1..=k).map(|receiver| (k + receiver, receiver));

@@ -56,7 +56,7 @@ fn last_packet(first: u64, which: usize, together: bool) -> u64 {
     if together {
         first
     } else {
-        // Far enough apart that each sender has its own turn.
+        // The stops are so far apart that each silent sender has a turn of its own.
         first + 40 * which as u64
     }
 }
