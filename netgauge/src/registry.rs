@@ -78,8 +78,8 @@ pub static PATTERNS: [Pattern; 12] = [
 /// smallest and largest size.
 const SIZES: &[(u64, u64)] = &[(64 << 10, 64 << 10), (256 << 10, 256 << 10)];
 
-/// Returns a pattern between two hosts. `sizes` and `tests` are its defaults; `most` is the largest
-/// size that it takes.
+/// Returns a pattern between two hosts. `sizes` and `tests` are the pattern's defaults; `most` is
+/// the largest size that the pattern takes.
 const fn pair(
     name: &'static str,
     sizes: &'static [(u64, u64)],
@@ -99,7 +99,7 @@ const fn pair(
     }
 }
 
-/// Returns a pattern between more than two hosts. `rounds` says what its participants do.
+/// Returns a pattern between more than two hosts. `rounds` says what the pattern's participants do.
 const fn group(rounds: &'static Rounds, sizes: &'static [(u64, u64)], tests: u32) -> Pattern {
     Pattern {
         info: PatternInfo {

@@ -128,7 +128,7 @@ struct Pair {
 impl Session {
     fn run(mut self) -> Result<()> {
         self.greet()?;
-        // From here on the client may be silent for any time.
+        // From here on, the client may be silent for any length of time.
         self.control.set_answer_timeout(None)?;
         let mut pair = None;
         while let Some(message) = self.control.receive_or_end()? {

@@ -81,14 +81,15 @@ impl From<Percent> for String {
     }
 }
 
-/// A series of times in nanoseconds.
+/// A summary of a series of times, in nanoseconds.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Summary {
     /// Minimum.
     pub min: u64,
     /// Arithmetic mean, rounded down.
     pub avg: u64,
-    /// Median; of an even number, the mean of the middle two, rounded down.
+    /// Median. If the number of samples is even, the median is the mean of the middle two, rounded
+    /// down.
     pub median: u64,
     /// Maximum.
     pub max: u64,

@@ -48,7 +48,7 @@ impl Value {
     }
 
     /// Returns `number` with this many decimals for programs. A number that is not finite becomes
-    /// no value, like in JSON.
+    /// `None`, as it becomes null in JSON.
     pub(crate) fn decimal(number: f64, decimals: usize) -> Self {
         match number.is_finite() {
             true => Self::Decimal(number, decimals),

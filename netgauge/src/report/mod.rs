@@ -26,7 +26,8 @@ use crate::transport::{self, SocketOptions};
 pub struct Report {
     /// netgauge's version.
     pub netgauge: String,
-    /// The server's address; in a dialogue of one thread, the second end.
+    /// The server's address. In `netgauge polled`, where one thread holds both ends, the second
+    /// end.
     pub peer: String,
     /// The time, the command and the hosts of the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -113,7 +114,8 @@ impl Report {
     }
 }
 
-/// One transport, measured with one pattern, and with one number of clients if there are clients.
+/// The results for one transport and one pattern and, in patterns with clients, for one number of
+/// clients.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Run<R = Row> {
     /// Transport's name.
@@ -239,8 +241,8 @@ pub struct Row {
     pub size: u64,
     /// Number of tests measured.
     pub tests: u32,
-    /// Number of tests repeated after a loss; in patterns that repeat no test, number of tests
-    /// lost.
+    /// Number of tests that were repeated after a loss. In patterns that repeat no test, the number
+    /// of tests that were lost.
     pub lost: u32,
     /// Throughput in 10^6 bit/s: the size divided by the median, in one direction.
     pub mbit_per_s: f64,

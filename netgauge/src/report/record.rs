@@ -14,7 +14,7 @@ use crate::machine::Machine;
 
 /// The width of the record above a table, columns.
 const WIDTH: usize = 98;
-/// The greatest width of the hosts' names, in columns, at which the names stand next to the facts.
+/// The hosts' names stand next to the facts if the names are at most this wide, in columns.
 const BESIDE: usize = 16;
 
 /// The record of a run.

@@ -216,7 +216,8 @@ fn write_comparison(pattern: &str, runs: &[&Run], out: &mut dyn Write) -> io::Re
         return Ok(());
     };
     let bulk = matches!(smallest.measured, Measured::Bulk { .. });
-    // The cost of a byte is most precise at the largest size; other columns are about messages.
+    // The cost of a byte is most precise at the largest size. Other columns are about messages, so
+    // the smallest size is shown.
     let own_size = if bulk { largest } else { smallest.size };
     let own = own_columns(&smallest.measured);
     // One note names the size of several columns, because the size would make each of their titles

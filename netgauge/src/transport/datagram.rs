@@ -79,7 +79,7 @@ impl<S: DatagramSocket> Datagrams<S> {
     pub(crate) fn new(socket: S, max_datagram: usize, timeout: Duration) -> io::Result<Self> {
         let options = SockRef::from(&socket);
         limit_calls(&socket, Some(timeout))?;
-        // Only root may exceed the system's limit; others get the limit.
+        // Only root may exceed the system's limit. For other users, the buffer gets that limit.
         if setsockopt(&socket.as_fd(), sockopt::RcvBufForce, &RECEIVE_BUFFER).is_err() {
             options.set_recv_buffer_size(RECEIVE_BUFFER)?;
         }
@@ -117,8 +117,8 @@ impl<S: DatagramSocket> Transport for Datagrams<S> {
         Ok(())
     }
 
-    /// Receives one message. All its datagrams begin with the same byte, which distinguishes them
-    /// from the datagrams of an earlier, incomplete message.
+    /// Receives one message. All datagrams of the message begin with the same byte. This byte
+    /// distinguishes them from the datagrams of an earlier, incomplete message.
     fn recv(&mut self, message: &mut [u8]) -> io::Result<()> {
         let mut filled = 0;
         while filled < message.len() {

@@ -74,8 +74,8 @@ pub trait Transport: AsFd {
     /// transport means that there was not enough room in time.
     fn send(&mut self, message: &[u8]) -> io::Result<()>;
 
-    /// Sends one message, whose last packet has no data of the next message (`MSG_EOR`). A datagram
-    /// never has data of two messages.
+    /// Sends one message as a record (`MSG_EOR`), so that its last packet has no data of the next
+    /// message. A datagram never has data of two messages.
     ///
     /// # Errors
     ///
@@ -155,7 +155,7 @@ fn no_records() -> io::Error {
     )
 }
 
-/// Connects a prepared socket to the peer's socket within the context's time limit.
+/// A function that connects a prepared socket to the peer's socket within the context's time limit.
 type Open = Box<dyn FnOnce(&Endpoint) -> Result<Box<dyn Transport>>>;
 
 /// A socket that is ready to be connected to the peer's socket.
@@ -229,7 +229,7 @@ pub enum Role {
 /// The options of a transport's socket.
 #[derive(Clone, Debug)]
 pub struct Context {
-    /// The side of the pair that the socket is for.
+    /// The side of the pair to which the socket belongs.
     pub role: Role,
     /// This side's address on the control connection, if the connection has addresses.
     pub local: Option<SocketAddr>,

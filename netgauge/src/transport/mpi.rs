@@ -37,7 +37,7 @@ const LIBRARY: &str = "libmpi.so.40";
 const REMEDY: &str = "start both ends by one mpirun, the server with --once: mpirun --host A,B -n 2 sh -c \
      '[ $OMPI_COMM_WORLD_RANK = 1 ] || exec netgauge --server --once; exec netgauge -m mpi --connect A'";
 
-/// `MPI_THREAD_FUNNELED`: only the main thread uses this transport.
+/// `MPI_THREAD_FUNNELED`. This level is enough because only the main thread uses this transport.
 const FUNNELED: c_int = 1;
 /// The tag of messages.
 const TAG: c_int = 0;
@@ -102,8 +102,7 @@ thread_local! {
 }
 
 /// Leaves the job, if this thread has joined it, and waits until the other rank leaves. If a
-/// process ends without this call, `mpirun` ends the whole job. After a failure, this is what
-/// should happen.
+/// process ends without this call, `mpirun` ends the whole job, as it should after a failure.
 pub fn leave() {
     JOINED.with(|joined| {
         if let Some(calls) = joined.get() {

@@ -209,7 +209,7 @@ impl SocketOptions {
     /// The kernel refuses an option.
     pub(super) fn apply(&self, socket: &impl AsFd) -> Result<()> {
         let options = SockRef::from(socket);
-        // Only root may exceed the system's limits.
+        // Only root may exceed the system's limits on buffers.
         if let Some(size) = self.send_buffer {
             if setsockopt(socket, sockopt::SndBufForce, &(size as usize)).is_err() {
                 options.set_send_buffer_size(size as usize)?;

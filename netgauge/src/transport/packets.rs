@@ -93,7 +93,7 @@ mod tests {
             one.read_exact(&mut [0]).unwrap();
         }
         let sent = of_tcp(&one).unwrap().unwrap().since(before).sent;
-        // TCP may send further packets that only acknowledge.
+        // TCP may also send packets that carry only an acknowledgement.
         assert!((10..=30).contains(&sent), "{sent}");
     }
 

@@ -7,7 +7,7 @@
 //! another pipe (`tee(2)`), and moves the duplicates from that pipe into the socket. netgauge fills
 //! each message with one byte, so its messages differ only in this byte and in their length. If the
 //! length or the byte changes, or the message is larger than the pipe, the pipe is filled again, by
-//! a copy. The old pages stay unchanged while the kernel needs them.
+//! a copy. The pages of the previous message stay unchanged while the kernel needs them.
 
 use std::fs::File;
 use std::io::{self, Write};

@@ -17,7 +17,7 @@ use super::{Context, Transport};
 pub(super) trait Connected: Read + Write + AsFd + 'static {
     /// Whether the protocol supports records, as packet boundaries.
     const RECORDS: bool = false;
-    /// The most bytes that one call sends.
+    /// The maximum number of bytes that one call sends.
     const LONGEST: usize = usize::MAX;
 
     /// Returns the numbers of packets that this side has sent so far, if the protocol counts them.

@@ -45,8 +45,8 @@ const NODELAY: libc::c_int = 138;
 socket_option!(set ConnectTimeout, libc::SOL_TIPC, CONNECT_TIMEOUT);
 socket_option!(set Nodelay, libc::SOL_TIPC, NODELAY);
 
-/// `struct sockaddr_tipc` of `linux/tipc.h` with a socket's identity in its union, whose last word
-/// is then unused.
+/// `struct sockaddr_tipc` of `linux/tipc.h`. The union in this structure holds a socket's identity,
+/// and the last word of the union is unused.
 #[repr(C)]
 struct SockaddrTipc {
     family: libc::sa_family_t,
