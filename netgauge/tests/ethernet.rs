@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Raw Ethernet frames, and IP addresses, between the two ends of a veth pair in a network
-//! namespace of the test. Needs root and the program `ip`.
+//! Measures over raw Ethernet frames, and over IP through named interfaces, between the two ends of
+//! a veth pair in a network namespace of the test. Needs root and the program `ip`.
 
 mod common;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Client and server in one process, over the transports of every kernel.
+//! Client and server in one process, over the transports that need no kernel module.
 
 mod common;
 
@@ -159,7 +159,7 @@ fn transports_without_records_are_left_out_of_a_flood_of_records() {
         let out = outs.find(|out| out.title() == title);
         let reason = &out.unwrap_or_else(|| panic!("{report:?}")).reason;
         assert!(reason.contains("keeps no records apart"), "{reason}");
-        // The option does not apply to the other pattern, one-one.
+        // The option applies only to flood, so one-one runs over this transport.
         let mut runs = report.runs.iter();
         assert!(runs.any(|run| run.transport == name && run.pattern == "one-one"));
     }
@@ -286,7 +286,7 @@ fn a_transport_that_fails_is_named_and_the_rest_goes_on() {
         unreachable!()
     };
     assert!(error.contains("--interface"), "{error}");
-    // The bar reaches its end in any case.
+    // The progress bar reaches its end although two transports fail.
     assert_eq!(count.0.into_inner(), 8);
 }
 
@@ -337,7 +337,7 @@ fn the_client_reports_a_failure_of_the_server() {
 
 #[test]
 fn a_busy_server_is_reported_as_such() {
-    // The kernel completes the connection before the server accepts it.
+    // The kernel completes the connection, but no server accepts it.
     let busy = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = busy.local_addr().unwrap().port();
     let give_up = Duration::from_millis(100);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! The manual page has all options, subcommands, transports and patterns, and no other option.
+//! The manual page has all options, subcommands, transports and patterns, and no option that the
+//! program lacks.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +10,7 @@ use netgauge::cli::Cli;
 use netgauge::registry::PATTERNS;
 use netgauge::transport::kinds::KINDS;
 
-// The page has `netgauge plot`, which needs the feature.
+// The page describes `netgauge plot`, which the program has only with this feature.
 #[cfg(feature = "pictures")]
 #[test]
 fn options_are_those_of_the_program() {

@@ -49,7 +49,7 @@ fn endless(servers: &mut [Server]) -> Child {
     begin("one-many", servers, endless)
 }
 
-/// Checks that a run failed, and its error names this server.
+/// Checks that a run failed, and that its error names this server.
 fn failed_by(output: &Output, said: &str) {
     assert_eq!(output.status.code(), Some(1));
     let stderr = text(&output.stderr);
@@ -82,7 +82,7 @@ fn every_number_of_clients_and_every_size_is_measured() {
     let options = "--clients 1-3 -s 1,64K,1M -c 3 --warmup 1 --rate 1G --congestion reno";
     let output = run(coordinator(&servers, &format!("{options} --format json")));
     assert!(output.status.success(), "{}", text(&output.stderr));
-    // Standard error is no terminal, so it has no bar.
+    // Standard error is no terminal, so no progress bar is drawn there.
     assert_eq!(text(&output.stderr), "");
     let report: GroupReport = serde_json::from_slice(&output.stdout).unwrap();
     let names: Vec<_> = servers.iter().map(Server::name).collect();
@@ -275,8 +275,8 @@ fn a_coordinator_that_is_interrupted_takes_the_processes_it_started_with_it() {
     server.await_client();
     let children = format!("/proc/{0}/task/{0}/children", child.id());
     let started = loop {
-        // The file exists only if the kernel was built with CONFIG_PROC_CHILDREN. The process
-        // exists before the first round.
+        // The file exists only if the kernel was built with CONFIG_PROC_CHILDREN. The coordinator
+        // starts its child before the first round.
         match std::fs::read_to_string(&children) {
             Ok(text) if text.trim().is_empty() => thread::yield_now(),
             listed => break listed.unwrap().trim().to_owned(),
@@ -414,7 +414,7 @@ fn a_run_that_is_interrupted_prints_what_was_measured() {
     }
 }
 
-/// A file of a test, which is removed when dropped.
+/// A file of a test. The file is removed when this value is dropped.
 struct Scratch(std::path::PathBuf);
 
 impl Scratch {

@@ -34,7 +34,7 @@ const OVERHEADS: &str = r#"{
   ]
 }"#;
 
-/// A directory that is removed when dropped.
+/// A directory that is removed when this value is dropped.
 struct Directory(PathBuf);
 
 impl Directory {

@@ -42,8 +42,8 @@ fn one_server_serves_client_after_client_in_every_format() {
         "{}",
         record.command
     );
-    // Standard error is no terminal, so it has no progress bar. It has only the transport that was
-    // left out.
+    // Standard error is no terminal, so no progress bar is drawn there. The only line names the
+    // transport that was left out.
     let stderr = text(&json.stderr);
     assert!(
         stderr.starts_with("netgauge: left out: udp, setup: "),
@@ -351,7 +351,7 @@ fn bash_takes_the_completions_and_offers_options_by_prefix() {
     let script = succeed(netgauge("completions bash"));
     let mut stdin = shell.stdin.take().unwrap();
     stdin.write_all(&script).unwrap();
-    // The call of bash for the line "netgauge --give-" when tab is pressed.
+    // The call that bash makes if tab is pressed after "netgauge --give-".
     let question = "COMP_WORDS=(netgauge --give-) COMP_CWORD=1\n\
                     _netgauge netgauge --give- netgauge\necho \"${COMPREPLY[@]}\"\n";
     stdin.write_all(question.as_bytes()).unwrap();
@@ -365,7 +365,7 @@ fn bash_takes_the_completions_and_offers_options_by_prefix() {
 #[test]
 fn a_signal_while_the_report_is_printed_does_not_print_it_again() {
     let server = Server::start("");
-    // More than a pipe holds.
+    // The report is longer than the pipe can hold.
     let mut child = start(server.client("-s 1-64K -g 30 -c 1 --warmup 0 --format json"));
     let mut printed = vec![0];
     child

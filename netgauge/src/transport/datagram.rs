@@ -75,7 +75,7 @@ pub(crate) struct Datagrams<S> {
 
 impl<S: DatagramSocket> Datagrams<S> {
     /// Wraps a connected socket whose datagrams have at most `max_datagram` bytes. No call waits
-    /// longer than `timeout` for a datagram, or for room.
+    /// longer than `timeout` for a datagram, or for room to send one.
     pub(crate) fn new(socket: S, max_datagram: usize, timeout: Duration) -> io::Result<Self> {
         let options = SockRef::from(&socket);
         limit_calls(&socket, Some(timeout))?;

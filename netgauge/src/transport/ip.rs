@@ -51,8 +51,8 @@ pub(super) fn endpoint(context: &Context, address: SocketAddr) -> Endpoint {
     }
 }
 
-/// Returns the peer's address. In a pair, fails unless the addresses of both sides have the same
-/// family.
+/// Returns the peer's address. If the context is for a single peer, fails unless the addresses of
+/// both sides have the same family.
 pub(super) fn peers_address(context: &Context, peer: &Endpoint) -> Result<SocketAddr> {
     let told = peer.ip.map(|ip| SocketAddr::new(ip, 0));
     let mut address = told

@@ -24,7 +24,7 @@ pub struct Kind {
     /// Whether the transport supports records
     /// ([`Transport::send_record`](super::Transport::send_record)).
     pub records: bool,
-    /// Whether one thread can hold both ends, because both can send and receive without waiting.
+    /// Whether one thread can drive both ends, because both can send and receive without waiting.
     pub polled: bool,
     /// How patterns with many connections open them; `None` if those patterns cannot use the
     /// transport.

@@ -202,7 +202,7 @@ impl SocketOptions {
     }
 
     /// Sets the options of all kinds of sockets: buffers and busy polling. Must be called before
-    /// the socket connects or listens, because TCP then chooses its window scale.
+    /// the socket connects or listens, because TCP chooses its window scale at that time.
     ///
     /// # Errors
     ///
@@ -236,8 +236,8 @@ impl SocketOptions {
     }
 }
 
-/// Checks that the kernel grants the size `asked`. The kernel adds its overhead, and reports twice
-/// the granted size.
+/// Checks that the kernel grants the size `asked`. The kernel doubles a granted size to include its
+/// overhead, and reports the doubled size.
 fn ensure_granted(option: &str, asked: u32, reported: usize, limit: &str) -> Result<()> {
     ensure!(
         reported / 2 >= asked as usize,

@@ -117,8 +117,8 @@ impl Protocol for Tipc {
 
     fn way_to(context: &Context, server: &Endpoint) -> Result<Way<Socket>> {
         let context = context.clone();
-        // Checked with a separate socket, because all sockets of a node are reachable in the same
-        // way.
+        // A separate socket is enough for this check, because all sockets of a node are reachable
+        // in the same way.
         let theirs = reach(&make(&context)?, server)?;
         Ok(Box::new(move || {
             let socket = make(&context)?;

@@ -85,8 +85,8 @@ impl Protocol for Unix {
 
 impl Meeting {
     fn new() -> Result<Self> {
-        // The ends may belong to different users, so every process on the host may connect, like to
-        // a TCP port.
+        // Every process on the host may connect, as to a TCP port, because the ends may belong to
+        // different users.
         let directory = tempfile::Builder::new()
             .prefix("netgauge-")
             .permissions(Permissions::from_mode(0o711))

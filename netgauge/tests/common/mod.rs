@@ -34,7 +34,7 @@ pub fn netgauge(arguments: &str) -> Command {
     command
 }
 
-/// A server process on a free port of loopback; it is killed when dropped.
+/// A server process on a free port of loopback. The process is killed when the `Server` is dropped.
 pub struct Server {
     pub process: Child,
     pub stderr: BufReader<ChildStderr>,
@@ -90,8 +90,8 @@ impl Drop for Server {
     }
 }
 
-/// Waits for a process to end, and kills it after [`PATIENCE`]. The output is read at the same
-/// time, because a pipe may not hold all of it.
+/// Waits for a process to end, and kills the process after [`PATIENCE`]. The output is read at the
+/// same time, because a full pipe would block the process.
 pub fn finish(child: Child) -> Output {
     let pid = Pid::from_raw(child.id() as i32);
     let (sender, receiver) = mpsc::channel();
@@ -124,7 +124,7 @@ pub fn succeed(command: Command) -> Vec<u8> {
     output.stdout
 }
 
-/// Runs a process, which has to succeed, and returns its report from JSON.
+/// Runs a process, which has to succeed, and parses the report that the process prints as JSON.
 pub fn report<R: DeserializeOwned>(command: Command) -> R {
     serde_json::from_slice(&succeed(command)).unwrap()
 }

@@ -19,8 +19,8 @@ use crate::sizes::{parse_ranges, split_unit};
 const MANY: &str =
     "Many participants (one-many, many-one, all-to-all, bisection, loaded-latency, esp-params)";
 
-/// The longest pause, milliseconds. It is limited because the server gives up after some time
-/// without data.
+/// The longest pause, milliseconds. The pause is limited because the server gives up after some
+/// time without data.
 const MOST_PAUSE: i64 = 1000;
 
 /// The largest permitted count of numbers in one range. A run has time for far fewer.

@@ -198,7 +198,7 @@ mod tests {
 
     #[test]
     fn goodput_is_payload_by_time() {
-        // 1000 bytes are 8000 bits: in 1 us 8 Gbit/s, in 8 us 1 Gbit/s, in 4 us 2 Gbit/s.
+        // 1000 bytes are 8000 bits. In 1, 8 and 4 us, the rates are 8, 1 and 2 Gbit/s.
         let three = [1000, 8000, 4000].map(|ns| bit_per_s(1000, ns));
         let goodput = Goodput::of(three.to_vec()).unwrap();
         let expected = Goodput {

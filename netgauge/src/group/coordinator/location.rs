@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Where participants are.
+//! The locations of participants.
 
 use std::fmt;
 

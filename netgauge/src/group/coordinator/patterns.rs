@@ -18,8 +18,8 @@
 //! pairings than for the best (Hoefler, Schneider and Lumsdaine, "Multistage switches are not
 //! crossbars", 2008).
 //!
-//! *loaded-latency*: one client calls one server, while all other clients send to the server
-//! without an end. The result shows how much longer the calls take than without the other clients.
+//! *loaded-latency*: one client calls one server, while all other clients send endless streams to
+//! the server. The result shows how much longer the calls take than without these streams.
 
 use std::time::Duration;
 

@@ -210,7 +210,7 @@ fn of_esp() -> Result<Medium> {
     })
 }
 
-/// Returns the transports of option -m. A transport whose congestion control can be chosen is there
+/// Returns the transports of option -m. A transport whose congestion control can be chosen appears
 /// once for each congestion control that the options name.
 fn media(options: &Options) -> Result<Vec<Medium>> {
     let chosen = &options.group.many.congestion;

@@ -488,7 +488,8 @@ mod tests {
             for line in &lines[..4] {
                 assert_eq!(line.split(',').count(), fields, "{line}");
             }
-            // The error has a comma, within its quotation marks.
+            // The error contains a comma, within its quotation marks, so the line has one part more
+            // than there are fields.
             assert_eq!(lines[4].split(',').count(), fields + 1, "{}", lines[4]);
             assert!(lines[4].ends_with("`modprobe enet`\""), "{}", lines[4]);
         }

@@ -52,8 +52,8 @@ pub struct GroupRow {
     /// With a server: payload of all clients per time, bit/s.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub goodput_bit_per_s: Option<Goodput>,
-    /// Without a server: the rate at which one host receives, bit/s. All-to-all has one value for
-    /// each round, a bisection has one for each pair.
+    /// Without a server: a summary of the rates at which single hosts receive, bit/s. All-to-all
+    /// has one rate for each round, and a bisection has one for each pair.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host_bit_per_s: Option<Goodput>,
     /// `goodput_bit_per_s` or `host_bit_per_s` as a share of the link's rate, if this rate was

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! The network of a measurement between more than two hosts: the orders that set it up, and its
-//! traffic.
+//! The orders that set up a measurement between more than two hosts, and the traffic of the
+//! measurement.
 
 pub mod exchange;
 pub mod flows;

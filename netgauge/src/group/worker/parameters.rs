@@ -186,8 +186,8 @@ fn restore_on_signals() -> Result<()> {
             if let Err(error) = restore() {
                 eprintln!("netgauge: {error:#}");
             }
-            // Ignored because this call does not return, but ends the process like the unhandled
-            // signal.
+            // Ignored because this call does not return. It ends the process, as the signal would
+            // without a handler.
             let _ = signal_hook::low_level::emulate_default_handler(signal);
         }
     });
