@@ -354,7 +354,8 @@ fn sizes_beyond_a_pattern_are_refused_before_anything_runs() {
     assert!(error.contains("lower -s"), "{error}");
 }
 
-/// The transports of every kernel, on one host, with options other than the default.
+/// Runs the transports that need no kernel module, on one host, with options that differ from the
+/// defaults.
 #[test]
 fn every_transport_that_needs_no_module_does_every_pattern_with_options() {
     let all = "tcp,udp,unix,tcp-zerocopy,tcp-splice";

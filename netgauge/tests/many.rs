@@ -121,7 +121,8 @@ fn every_number_of_clients_and_every_size_is_measured() {
     let csv = text(&csv.stdout);
     let (comments, lines): (Vec<_>, Vec<_>) = csv.lines().partition(|line| line.starts_with('#'));
     assert_eq!(lines.len(), 1 + 3 * 3);
-    // The servers have equal facts. The coordinator has fewer facts, so it has a line of its own.
+    // The comments have facts of each host, such as its kernel. The servers share a line
+    // because their facts are equal. The coordinator has fewer facts, so it has a line of its own.
     assert_eq!(comments.len(), 4, "{csv}");
     let table = text(&run(coordinator(&servers, options)).stdout);
     for expected in ["tcp reno", "1 MiB", "median share", "worst fairness"] {
@@ -318,7 +319,7 @@ fn many_one_is_measured_as_one_many_is() {
 
 #[test]
 fn all_take_part_in_all_to_all_and_in_bisection() {
-    // An odd number, so that one server has no partner in a bisection.
+    // The number is odd, so one server has no partner in a bisection.
     let servers = servers(5, "");
     for pattern in ["all-to-all", "bisection"] {
         let options = "-s 1,256K -c 4 --seed 3 --rate 1G";
@@ -546,8 +547,8 @@ fn transports_that_do_not_work_are_left_out_with_a_reason() {
             assert!(runs.iter().any(|run| run["transport"] == name), "{report}");
         }
         assert!(runs.iter().all(|run| run["status"] == "ok"), "{report}");
-        // Loopback is no Ethernet interface, with or without the module; TIPC's module may be
-        // loaded.
+        // esp is left out with or without its module, because loopback is no Ethernet interface.
+        // Whether tipc is left out depends on its module.
         let left_out = report["left_out"].as_array().unwrap();
         let esp = left_out.iter().filter(|out| out["transport"] == "esp");
         assert_eq!(esp.count(), 1, "{report}");

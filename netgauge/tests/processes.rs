@@ -54,8 +54,8 @@ fn one_server_serves_client_after_client_in_every_format() {
     let csv = run(server.client(&format!("{options} --format csv")));
     let csv = text(&csv.stdout);
     let (comments, lines): (Vec<_>, Vec<_>) = csv.lines().partition(|line| line.starts_with('#'));
-    // Most patterns have one kind of times; setup has two and logp four. udp has no connections to
-    // set up.
+    // For each pattern, the number of lines of one transport and one size. setup has two kinds of
+    // times, but only tcp has connections to set up, so on average it has one line.
     let kinds_of_times = [1, 1, 4, 1, 1, 1].map(|kinds| 4 * kinds);
     assert_eq!(lines.len(), 1 + kinds_of_times.iter().sum::<usize>());
     assert_eq!(comments.len(), 3, "{csv}");

@@ -123,8 +123,8 @@ impl<S: DatagramSocket> Transport for Datagrams<S> {
         let mut filled = 0;
         while filled < message.len() {
             let room = message.len() - filled;
-            // Received into `spare`, because if the short last part of the message is lost, the
-            // first part of the next message arrives instead, and may be longer than `room`.
+            // Received into `spare`. If the short last part of the message is lost, the first part
+            // of the next message arrives instead, and may be longer than `room`.
             let length = if filled > 0 && room < self.max_datagram {
                 let length = self.calls.recv(&mut self.spare)?;
                 let part = &self.spare[..length];

@@ -183,8 +183,8 @@ fn prepare(_: &Context) -> Result<Prepared> {
     waiting(RankOf::here()?)
 }
 
-/// Returns a rank that joins the job only when it is opened. Both ranks join at the same time, and
-/// the peer has to be ready by then.
+/// Returns a rank that joins the job only when it is opened, because a join waits until the peer
+/// joins as well.
 fn waiting(here: RankOf) -> Result<Prepared> {
     let endpoint = Endpoint {
         mpi: Some(here.clone()),

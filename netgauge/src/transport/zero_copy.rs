@@ -7,7 +7,7 @@
 //! error queue when it has released them. Until then the pages must not change, so this transport
 //! waits for all completions before it receives. The wait is part of the cost, because every
 //! program has to wait before it writes to the pages again. Some devices, such as loopback and
-//! veth, need a copy. For them the kernel makes a copy, and reports it.
+//! veth, need a copy. For these devices the kernel makes a copy, and reports that it did.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};

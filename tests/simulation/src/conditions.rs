@@ -10,7 +10,7 @@ use crate::network::Rate;
 /// Maximum number of later frames that overtake a late frame.
 pub const MOST_PLACES: u64 = 3;
 
-/// Factor by which the links of the hosts in [`Conditions::slow`] are slower than the others.
+/// Factor by which the links of the hosts in [`Conditions::slow`] are slower than other links.
 pub const SLOW: u64 = 10;
 
 /// The deviations of a network.

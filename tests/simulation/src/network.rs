@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Computes how long frames wait for wires and switch ports, and how long they occupy them.
+//! Wires and switch ports, which compute when the last bit of each frame leaves.
 //!
-//! Wires and FIFO ports need no events, because a frame's departure time follows from the departure
-//! time of the previous frame. Times here are in picoseconds, because nanoseconds are too coarse:
-//! at 100 Gbit/s an acknowledgement takes 6.72 ns.
+//! No events are needed for this, because a frame's departure time follows from the departure time
+//! of the previous frame. Times here are in picoseconds, because nanoseconds are too coarse: at 100
+//! Gbit/s an acknowledgement takes 6.72 ns.
 
 use std::collections::VecDeque;
 

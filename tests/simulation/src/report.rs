@@ -6,7 +6,8 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
-/// The columns of a table: the name of each, and the function that formats a result's cell in it.
+/// The columns of a table. Each column has a name, and a function that formats its cell for a
+/// result.
 pub type Columns<T> = &'static [(&'static str, fn(&T) -> String)];
 
 /// A table of text cells. The first line has the names of the columns.

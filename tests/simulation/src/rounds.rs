@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The workload: rounds in which every sender has one message for the receiver; and the results of
-//! a round.
+//! The workload, which consists of rounds in which every sender has one message for the receiver,
+//! and the results of a round.
 
 use esp::Nanos;
 use serde::Serialize;
@@ -213,9 +213,9 @@ pub struct Summary {
     pub worst_goodput: f64,
     /// The least fairness of a round.
     pub fairness: f64,
-    /// The largest number of acknowledgements that waited in the ACK queue at the same time.
+    /// The most bytes in the receiver's port.
     pub peak: u32,
-    /// The most acknowledgements that waited for their turns at once.
+    /// The largest number of acknowledgements that waited in the ACK queue at the same time.
     pub waiting: usize,
     /// Median time from a sender's start to its message's last byte, nanoseconds.
     pub completion: Nanos,

@@ -303,7 +303,8 @@ fn the_same_seed_gives_the_same_result() {
 /// require.
 #[test]
 fn senders_with_smaller_windows_than_the_receiver_expects_are_as_fast() {
-    // With a window of two packets, acknowledging them together or one by one makes a difference.
+    // With a window of two packets, it matters whether the packets are acknowledged together or one
+    // by one, so less goodput is required.
     for (burst, to_ack, part) in [(21, 32, 0.9), (8, 10, 0.9), (21, 96, 0.9), (2, 32, 0.5)] {
         for senders in [1, 2, 8, 32] {
             let mut setup = setup(senders, GIGABIT, 128 << 10, (burst, burst / 2, 1));

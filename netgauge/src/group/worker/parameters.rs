@@ -111,8 +111,8 @@ fn saved() -> MutexGuard<'static, Option<Values>> {
     SAVED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The parameters of this process's network namespace, restored when dropped, and also when the
-/// process is ended by SIGINT or SIGTERM.
+/// The parameters of this process's network namespace. They are restored when this value is
+/// dropped, and also when SIGINT or SIGTERM ends the process.
 #[derive(Debug)]
 pub struct Parameters(());
 

@@ -135,7 +135,7 @@ fn cell(common: &Common, link: (u64, u64, u32), esp: Parameters) -> Cell {
     cell
 }
 
-/// Prints a grid per link, and the smallest window that saturates it.
+/// Prints a grid for each link, and the smallest window that saturates the link.
 fn print(cells: &[Cell], out: &mut dyn Write) -> io::Result<()> {
     writeln!(
         out,
