@@ -18,7 +18,7 @@ use crate::report::format::Format;
 use crate::report::Report;
 use crate::signals::Signals;
 
-/// Exit status when a signal ended the run, the same as a shell's for SIGINT.
+/// Exit status when a signal ended the run. It is the status that a shell reports for SIGINT.
 pub const INTERRUPTED: u8 = 130;
 
 /// Runs `measure`, which measures this many sizes, and prints its report in `format`. Returns the

@@ -57,8 +57,8 @@ fn complete(options: &str) -> Report {
     report
 }
 
-/// Measures like [`complete`], but over frames. A busy host may drop some frames, or delay them too
-/// long. So some tests of each size may be lost, but not all.
+/// Measures like [`complete`], but over raw frames. A busy host may drop some frames, or delay them
+/// too long. So some tests of each size may be lost, but not all.
 fn some_come_back(options: &str, rows: usize) {
     let report = complete(options);
     assert_eq!(report.runs[0].rows.len(), rows);

@@ -197,7 +197,7 @@ fn errors_in_the_table_are_not_repeated_on_a_terminal() {
 fn a_server_that_is_killed_is_named_and_the_client_ends() {
     for transport in ["tcp", "udp"] {
         let mut server = Server::start("");
-        // More tests than there is time for.
+        // The client plans more tests than there is time for.
         let client = start(server.client(&format!(
             "-m {transport},tcp -s 1 -c 2000000000 --format json"
         )));

@@ -112,7 +112,7 @@ impl Meeting {
     }
 }
 
-/// This side's endpoint, with the path of its socket if it listens.
+/// Returns this side's endpoint, which has the path of the socket if this side listens.
 fn endpoint(meeting: Option<&Meeting>) -> Result<Endpoint> {
     Ok(Endpoint {
         place: Some(Place::here()?),

@@ -379,7 +379,7 @@ mod tests {
                 }
             });
             assert!(transport.completed.sends >= 5);
-            // The receiver on loopback may keep the pages for ever, so loopback copies.
+            // A receiver on loopback may keep the pages for ever, so the kernel copies them.
             let remark = transport.remark().unwrap();
             assert!(remark.contains("all the same"), "{remark}");
         }

@@ -23,8 +23,8 @@ pub struct Conditions {
     /// nanoseconds.
     pub coalescing: Nanos,
     /// Number of links of each host. Packets use the links in turn, as in a balance-rr bond. Each
-    /// link, called a lane, has a switch of its own. The path through a lane takes two full frames'
-    /// time longer than the path through the previous lane.
+    /// link, called a lane, has a switch of its own. A packet takes longer through each lane than
+    /// through the previous lane, by the time of two full frames.
     pub lanes: u32,
     /// Hosts whose links are slower by the factor [`SLOW`].
     pub slow: Vec<u32>,

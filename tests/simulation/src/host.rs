@@ -50,7 +50,7 @@ pub enum Arrival {
 pub enum Alarm {
     /// The timer of the connection in this slot.
     Connection(u32),
-    /// The timer of the ACK queue.
+    /// The timer of the ACK queue, in which acknowledgements wait so that senders take turns.
     AckQueue,
 }
 
@@ -175,7 +175,7 @@ impl Host {
         connections.map(|conn| u64::from(pick(&conn.stats))).sum()
     }
 
-    /// Returns how often the ACK queue took the turn from a sender that was silent.
+    /// Returns how often the ACK queue ended a sender's turn because the sender was silent.
     pub fn overruns(&self) -> u32 {
         self.device.queue.overruns()
     }
@@ -283,7 +283,8 @@ impl esp_testkit::Host for Host {
         self.turns += 1;
     }
 
-    // An earlier timer keeps running; its expiry re-examines the deadline.
+    // If the timer runs already, it is not re-armed for a later time. When it expires, the deadline
+    // is examined again.
 
     fn arm(&mut self, id: usize) {
         let endpoint = &mut self.endpoints[id];

@@ -69,7 +69,8 @@ impl Mesh {
         hosts.map(|host| host.sum(|stats| stats.pkt_rtx)).sum()
     }
 
-    /// Returns how often an ACK queue took the turn from a sender that was silent.
+    /// Returns how often an ACK queue ended a sender's turn (its permission to send) because the
+    /// sender was silent.
     pub fn overruns(&self) -> u64 {
         let hosts = self.fabric.hosts.iter();
         hosts.map(|host| u64::from(host.overruns())).sum()

@@ -47,7 +47,7 @@ impl Default for Workload {
 /// The results of a round.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Round {
-    /// Whether the messages of all senders that the round waits for arrived.
+    /// Whether the messages of all awaited senders arrived.
     pub complete: bool,
     /// Nanoseconds from the first sender's start to the last byte.
     pub duration: Nanos,

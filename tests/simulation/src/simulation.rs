@@ -151,11 +151,12 @@ pub struct Counts {
     pub duplicates: u64,
     /// Retransmission requests.
     pub requests: u64,
-    /// Number of the receiver's spurious requests. The network had not lost the requested packet,
-    /// and the receiver had not discarded it. The receiver's last packet to the same sender was not
-    /// lost either.
+    /// Number of the receiver's spurious requests. A request is spurious if the requested packet
+    /// was neither lost nor discarded by the receiver, and the receiver's last packet to the sender
+    /// was not lost either.
     pub spurious_requests: u64,
-    /// How often the ACK queue took the turn from a sender that was silent.
+    /// How often the ACK queue ended a sender's turn (its permission to send) because the sender
+    /// was silent.
     pub overruns: u32,
     /// Packets sent by the receiver.
     pub acknowledgements: u64,

@@ -357,8 +357,8 @@ fn a_slow_line_carries_everything_about_once() {
     }
 }
 
-/// The rack's cases that hold today. `make simulation OPTIONS=rack` runs all cases, including those
-/// that do not hold yet.
+/// The cases of the study `rack` whose requirements hold today. `make simulation OPTIONS=rack` runs
+/// all cases, including those that do not hold yet.
 #[test]
 fn a_rack_keeps_what_holds() {
     let held = [

@@ -15,8 +15,8 @@ use crate::mesh::Mesh;
 use crate::report::{kib, millis, part, Columns};
 use crate::simulation::{Parameters, Setup};
 
-/// Like in MPI libraries, a message longer than this, in bytes, is sent only after a request and
-/// its answer.
+/// A message longer than this, in bytes, is sent only after a request and its answer, as in MPI
+/// libraries.
 const EAGER: u64 = 64 << 10;
 /// Bytes of the request, and of its answer.
 const CONTROL: u64 = 100;
@@ -107,7 +107,7 @@ pub struct Line {
     pub drops: u64,
     /// Retransmitted data packets.
     pub retransmissions: u64,
-    /// How often an ACK queue took the turn from a sender that was silent.
+    /// How often an ACK queue ended a sender's turn because the sender was silent.
     pub overruns: u64,
 }
 
