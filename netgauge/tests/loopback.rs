@@ -58,7 +58,7 @@ fn ping_pong_over_tcp_and_udp() {
 
 #[test]
 fn bulk_over_tcp_and_udp() {
-    // Neither size is a multiple of a block or of the credit.
+    // Neither size is a multiple of a block, or of the datagrams that are confirmed together.
     let report = complete("-m tcp,udp -x bulk -s 1,5000000 -c 2");
     for run in &report.runs {
         assert_eq!(run.rows.len(), 2);

@@ -109,7 +109,7 @@ impl Axis {
             self.high.log10().ceil() as i32,
         );
         if decades < 0.8 {
-            // On so narrow a range the axis is nearly linear.
+            // On a range this narrow, the axis is nearly linear.
             let step = nice_step((self.high - self.low) / 6.0);
             let (first, last) = ((self.low / step).ceil() as i64, (self.high / step) as i64);
             return (first..=last).map(|tick| tick as f64 * step).collect();

@@ -131,7 +131,7 @@ mod tests {
 
     const LO: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
-    /// Returns the context of an end whose control connection has other loopback addresses than
+    /// Returns the context of an end whose control connection has loopback addresses other than
     /// 127.0.0.1.
     fn context(role: Role, interface: Option<&str>) -> Context {
         Context {

@@ -136,7 +136,8 @@ pub struct Host {
     device: Device,
     /// The time of the current call.
     now: Nanos,
-    /// Number of times that the ACK queue has given the turn to a connection.
+    /// Number of times that the ACK queue has given the turn to a connection, which permits the
+    /// connection's peer to send.
     turns: u64,
     /// The most connections in the ACK queue since this field was last set to 0.
     pub most_waiting: usize,

@@ -260,7 +260,7 @@ struct Server<'a> {
     /// delivered by then.
     begun: Option<(Instant, u64)>,
     /// For each client: the time at which its last data arrived. If no data has arrived since the
-    /// calls began, this is the time at which they began.
+    /// calls began, the value is the time at which the calls began.
     heard: Vec<Instant>,
 }
 

@@ -176,7 +176,7 @@ fn pairs(cells: &[Cell], bits: u64) -> impl Iterator<Item = &Cell> {
 }
 
 /// Returns the cell with the smallest window that saturates a link without accumulating bursts. If
-/// there are several, returns the one with the fewest acknowledgements.
+/// several cells have this window, returns the cell with the fewest acknowledgements.
 fn smallest(cells: &[Cell], bits: u64) -> Option<&Cell> {
     let link = || pairs(cells, bits);
     let best = link().map(|cell| cell.goodput).fold(0.0, f64::max);

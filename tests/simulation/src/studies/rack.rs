@@ -57,7 +57,7 @@ enum Must {
     Most(f64),
 }
 
-/// One figure of one case.
+/// One measured value of a case, with its requirement.
 #[derive(Clone, Debug, Serialize)]
 pub struct Line {
     case: String,

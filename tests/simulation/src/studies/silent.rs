@@ -25,7 +25,7 @@ const CASES: [(usize, usize); 5] = [(2, 1), (4, 1), (4, 3), (8, 3), (32, 16)];
 pub struct Line {
     /// Number of senders.
     pub senders: usize,
-    /// Number of these that fall silent.
+    /// Number of senders that fall silent.
     pub silent: usize,
     /// Whether the silent senders stop after the same packet, rather than one after the other.
     pub together: bool,
