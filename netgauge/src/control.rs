@@ -143,9 +143,9 @@ pub struct PeerGone {
     pub reason: String,
 }
 
-/// One end of the control connection. A server is reached through a TCP connection, a participant
-/// that the coordinator started on its own host through a pair of sockets, and a participant on
-/// another host through the pipes of ssh.
+/// One end of the control connection. The connection to a server is a TCP connection. The
+/// connection to a participant that the coordinator started is a pair of sockets if both are on one
+/// host, and otherwise the pipes of ssh.
 #[derive(Debug)]
 pub struct Control {
     input: BufReader<File>,

@@ -21,7 +21,7 @@ use crate::signals::Signals;
 /// Exit status when a signal ended the run. It is the status that a shell reports for SIGINT.
 pub const INTERRUPTED: u8 = 130;
 
-/// Runs `measure`, which measures this many sizes, and prints its report in `format`. Returns the
+/// Runs `measure`, which measures `sizes` sizes, and prints the report in `format`. Returns the
 /// exit status of the process, 1 if a transport has failed.
 ///
 /// # Errors

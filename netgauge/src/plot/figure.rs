@@ -32,8 +32,8 @@ pub enum PlotKind {
 /// processor.
 const OVERHEAD: &str = "overhead";
 
-/// The name of the time of a whole transfer. It counts as a latency only if the results have no
-/// other time.
+/// The name of the time of a whole transfer. This time counts as a latency only if the results have
+/// no other time.
 const WHOLE: &str = "total";
 
 /// The name of the cost of all stalls, which grows with the number of tests.

@@ -26,7 +26,7 @@ pub const KINDS: &[Kind] = &[
     mpi::KIND,
 ];
 
-/// Returns the transports of `-m all`: all kinds. The kind `mpi` is among them only if `mpirun` has
+/// Returns the transports of `-m all`. They are all kinds, but without `mpi` unless `mpirun` has
 /// started this process.
 pub fn all() -> Vec<&'static Kind> {
     let suits = |kind: &&Kind| kind.name != mpi::KIND.name || mpi::is_started();
