@@ -44,7 +44,8 @@ pub struct Fabric {
     wires: Vec<Wire>,
     /// The ports from the switch to each host, by lane and then by host.
     pub ports: Vec<Port>,
-    /// The links from the first of two switches to the second, and back.
+    /// The ports of the link between two switches: the port from the first switch to the second,
+    /// and the port back.
     pub uplinks: Vec<Port>,
     /// The lane of each host's next packet.
     lanes: Vec<u32>,

@@ -33,7 +33,7 @@ pub struct Options {
     pub connect: Option<String>,
     /// The port of servers that are named without a port.
     pub port: u16,
-    /// For this long, attempts to reach a server, or a host by ssh, are repeated.
+    /// The time for which attempts to reach a server, or a host by ssh, are repeated.
     pub wait: Duration,
     /// The interface for the processes that the coordinator starts.
     pub interface: Option<String>,

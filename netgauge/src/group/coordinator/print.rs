@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! The reports on patterns between more than two hosts, in each form.
+//! The reports on patterns between more than two hosts, in each output format.
 
 use std::io::{self, Write};
 #[cfg(feature = "pictures")]

@@ -94,7 +94,7 @@ impl Order {
 /// A participant's answer to an order.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Answer {
-    /// The address of the socket, which listens.
+    /// The address of the listening socket.
     Listening(Endpoint),
     /// The member is ready for the rounds, which member 0 starts.
     Ready,

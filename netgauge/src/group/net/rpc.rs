@@ -3,9 +3,9 @@
 //! The traffic of pattern loaded-latency: one client calls the server while others send streams.
 //!
 //! The server starts each stream with one byte. When data has arrived from all streams, the server
-//! begins to count, and starts the caller. A request is a message, its reply is one byte. When the
-//! server sends the last reply, it also sends one byte on each stream, which ends the stream. A
-//! stream consists of blocks. The first byte of each block tells whether the block is the last one.
+//! begins to count, and starts the caller. A request is a message, and its reply is one byte. With
+//! the last reply, the server also sends one byte on each stream, which ends the stream. A stream
+//! consists of blocks. The first byte of each block tells whether the block is the last one.
 
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd as _, BorrowedFd};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! All hosts send to all others. The study shows whether a port drops packets when many receivers
-//! give the same sender its turn, the permission to send, at once.
+//! All hosts send to all others. The study shows whether a port drops packets if many receivers
+//! give the same sender a turn, which is the permission to send, at once.
 
 use std::collections::VecDeque;
 
