@@ -357,7 +357,8 @@ impl Control {
     ///
     /// # Errors
     ///
-    /// [`PeerGone`], also if the peer has ended the connection; or the line is not a message.
+    /// The line is not a message, or [`PeerGone`], which is also the error if the peer has ended
+    /// the connection between two messages.
     pub fn receive(&mut self) -> Result<Message> {
         match self.receive_or_end()? {
             Some(message) => Ok(message),

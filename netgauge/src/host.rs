@@ -58,7 +58,7 @@ impl Interface {
     }
 }
 
-/// Returns the IP address of an entry, if it has one.
+/// Returns the IP address of `entry`, or `None` if the entry has no IP address.
 fn ip_of(entry: &InterfaceAddress) -> Option<IpAddr> {
     let address = entry.address.as_ref()?;
     let v4 = address.as_sockaddr_in().map(|a| IpAddr::from(a.ip()));

@@ -52,7 +52,8 @@ struct Watch {
 /// The state of a run.
 #[derive(Debug)]
 enum State {
-    /// The run goes on. If a signal comes, this report is printed, if there is one.
+    /// The run goes on. If a signal comes, the report of the results so far is printed, unless
+    /// there is none yet.
     Running(Option<Report>),
     /// The run is complete. The main thread prints its report, or has printed it.
     Over,

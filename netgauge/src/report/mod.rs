@@ -299,7 +299,8 @@ pub(crate) mod samples {
         }
     }
 
-    /// Returns a report of two measured transports, a failed one, and one measured with bulk.
+    /// Returns a report of two measured transports, a failed transport, and a transport that was
+    /// measured with bulk.
     pub(crate) fn report() -> Report {
         let rows = |base| {
             [1, 64, 1024, 65_536]

@@ -47,7 +47,7 @@ fn prepare(context: &Context) -> Result<Prepared> {
 }
 
 /// A packet socket and its peer's address. The kernel does not connect packet sockets. Instead, a
-/// filter accepts only the peer's frames, so the socket is read like a connected one.
+/// filter accepts only the peer's frames, so the socket can be read like a connected socket.
 struct PacketSocket {
     socket: Socket,
     address: SockAddr,

@@ -243,7 +243,7 @@ impl Host {
                 self.endpoints[slot as usize].armed = Nanos::MAX;
                 let _ = self.expire(slot as usize, now);
             }
-            // A timer armed for an earlier time has replaced this one.
+            // This timer is obsolete, because a timer was armed for an earlier time.
             _ => {}
         }
     }

@@ -102,8 +102,8 @@ impl Goodput {
         self.average.unwrap_or(self.median)
     }
 
-    /// Returns the goodput as shares of `rate` bit/s: only the mean if there is one, else the
-    /// worst, the median and the best.
+    /// Returns the goodput as shares of `rate` bit/s. If there is a mean, returns only its share,
+    /// otherwise the shares of the worst, the median and the best rate.
     pub fn share(&self, rate: u64) -> Share {
         let of_rate = |goodput: u64| goodput as f64 / rate as f64;
         match self.average {

@@ -461,7 +461,7 @@ mod tests {
 
     const GIVE_UP: Duration = Duration::from_secs(20);
 
-    /// Returns `count` members, each connected with every other one.
+    /// Returns `count` members, each of which is connected with every other member.
     fn members(count: u16) -> Vec<Member> {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut members: Vec<_> = (0..count)

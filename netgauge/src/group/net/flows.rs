@@ -13,7 +13,7 @@ pub enum Flows {
     Gather,
     /// Member 0 sends to every other member.
     Scatter,
-    /// Each member sends to every other one.
+    /// Each member sends to every other member.
     All,
     /// Each member sends to its partner. The list has the partners by member number; one member may
     /// have no partner.

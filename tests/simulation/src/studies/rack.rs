@@ -392,7 +392,7 @@ struct Rack<'a> {
 }
 
 impl Case {
-    /// Runs the case; returns its lines, usually one.
+    /// Runs the case. Returns the lines of the case, usually one line.
     fn run(&self, rack: &Rack<'_>, name: &str) -> Vec<Line> {
         match self {
             Self::Streams(shape) => rack.streams(shape, name),
