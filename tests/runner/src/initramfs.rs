@@ -99,6 +99,8 @@ const WELCOME: &[&str] = &[
     "sit",
     "tcp_dctcp",
     "tcp_diag",
+    "tcp_highspeed",
+    "tcp_vegas",
     "tun",
     "vcan",
     "vhost_net",
