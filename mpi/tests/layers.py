@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """layers.py SAID TRACE: where the time of an exchange goes, by layer.
 
-SAID is what the program `layers` printed. TRACE is the kernel's: the calls by which rank 0 sends and
-reads, the packets that reach the driver of eth0, and those that it delivers. Prints the medians over
-the exchanges in which one packet went there and one came back.
+SAID is what the program `layers` printed. TRACE is the kernel's trace of three kinds of events: the
+system calls in which rank 0 sends and reads, the packets that reach the driver of eth0, and the
+packets that this driver delivers. Prints the medians over the exchanges in which one packet went
+there and one came back.
 """
 
 import re
@@ -14,7 +15,7 @@ LINE = re.compile(r"\s*\S+-(\d+)\s+\[\d+\]\s+\S+\s+([0-9.]+): (\w+): ")
 
 
 def events(path):
-    """Yields each event's process, time in ns and name."""
+    """Yields the process, the time in ns and the name of each event."""
     with open(path, encoding="utf-8", errors="replace") as trace:
         for line in trace:
             found = LINE.match(line)

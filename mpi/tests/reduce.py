@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The mean time of MPI's reduce, by size: sums of doubles at rank 0, all ranks start at once."""
+"""Prints the mean time of MPI's reduce, by size. Rank 0 gets sums of doubles; all start at once."""
 
 from mpi4py import MPI
 

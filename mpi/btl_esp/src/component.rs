@@ -24,7 +24,7 @@ use crate::wire::Name;
 const INTERFACES: usize = 8;
 
 /// This component's priority among the components that reach the same peer. The priority of tcp is
-/// 100, and that of shared memory within a host is 65536.
+/// 100, and the priority of shared memory within a host is 65536.
 const EXCLUSIVITY: u32 = 200;
 
 /// Maximum size of a message's first fragment, in bytes. [`LARGEST`] is the maximum size of the

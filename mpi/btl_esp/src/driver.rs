@@ -21,8 +21,8 @@ use crate::wire::Name;
 /// The maximum time for which the final close waits for the peers.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-/// Maximum size, in bytes, of messages that are copied before delivery, because Open MPI's ob1
-/// writes past the end of short messages.
+/// Messages of up to this number of bytes are copied before delivery, because Open MPI's ob1 may
+/// write past the end of a short message.
 const COPIED: usize = 256;
 
 /// Space after a copied message, in units of eight bytes.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Input of a connection. Frames are received into blocks of memory, and the data of a put directly
-//! into the put's target.
+//! Input of a connection. Frames are received into blocks of memory, but most data of a put is
+//! received directly into the put's target.
 
 use std::io;
 
@@ -57,7 +57,8 @@ pub struct Room<'a> {
 
 impl Room<'_> {
     /// Returns the memory for the missing rest of a put. Returns `None` if another connection has
-    /// delivered the whole put, because the program may own the memory again.
+    /// delivered the whole put. In that case the program may own the memory again, so the memory
+    /// must not be written to.
     fn of(&mut self, put: &Put) -> io::Result<Option<&mut [u8]>> {
         if put.header.protected && self.seen.contains(put.header.number) {
             return Ok(None);

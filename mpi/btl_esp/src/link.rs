@@ -64,9 +64,9 @@ const BATCH: usize = 8;
 pub struct Link<P> {
     /// The peer's number.
     pub peer: usize,
-    /// The local interface.
+    /// The index of the local interface.
     pub module: usize,
-    /// The peer's interface.
+    /// The index of the peer's interface.
     pub remote: usize,
     /// The address on which the peer listens, if it is known.
     pub card: Option<Card>,

@@ -22,8 +22,9 @@ pub struct Echoes {
     pub timeout: Duration,
 }
 
-/// The known reachability of peers. All ranks of a host share the host's Ethernet addresses, and
-/// each address is tested once.
+/// The results of the tests so far: for each pair of a local interface and an Ethernet address of a
+/// peer, whether the interface reaches the address. All ranks of a host share the host's Ethernet
+/// addresses, so each address is tested only once.
 #[derive(Debug)]
 pub struct Reach {
     echoes: Echoes,

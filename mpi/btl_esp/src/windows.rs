@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Memory of the program into which peers may write while the memory is registered.
+//! Windows: regions of the program's memory. Peers may write into a region while it is registered.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -9,7 +9,7 @@ use std::slice;
 
 use crate::wire::Target;
 
-/// Memory that is open to peers.
+/// A region of memory that is open to peers.
 #[derive(Debug)]
 struct Window {
     start: NonNull<u8>,
@@ -20,8 +20,8 @@ struct Window {
 // table.
 unsafe impl Send for Window {}
 
-/// The memory that is open to peers, by key. A peer must know the key of the memory, so a stranger
-/// that connects cannot write.
+/// The open regions of memory, by key. A peer must know the key of a region, so a stranger that
+/// connects cannot write.
 #[derive(Debug, Default)]
 pub struct Windows {
     open: HashMap<u64, Window>,

@@ -49,7 +49,7 @@ impl fmt::Display for Name {
 pub enum Kind {
     /// Bytes for Open MPI's receiver with the header's tag.
     Send = 1,
-    /// The number of protected frames received on this stream.
+    /// A report of how many protected frames have been received on this stream.
     Acknowledgement = 2,
     /// The sender closes the connection cleanly. No frame follows.
     End = 3,
