@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Data behind a lock are used after the lock was released.
+//! Data that a lock protects are used after the lock was released.
 
 use crate::net::bh_lock::BhLock;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The data behind a lock are sent to another task while the sending task holds the lock.
+//! The data that a lock protects are sent to another task while the sending task holds the lock.
 
 use crate::net::sock::{Protocol, Sock};
 

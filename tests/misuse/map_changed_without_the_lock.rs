@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A socket joins a map while another task may remove it.
+//! A socket is inserted into a map without the socket's lock, while another task may remove the
+//! same socket.
 
 use crate::net::map::{Key, Map};
 use crate::net::sock::{Protocol, Sock};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A socket leaves a map while another task may insert it.
+//! A socket is removed from a map without the socket's lock, while another task may insert the same
+//! socket.
 
 use crate::net::map::Map;
 use crate::net::sock::{Protocol, Sock};

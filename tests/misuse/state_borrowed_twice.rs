@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The data behind the socket lock are borrowed twice at the same time.
+//! The data that the socket lock protects are borrowed twice at the same time.
 
 use crate::net::sock::{Protocol, Sock};
 

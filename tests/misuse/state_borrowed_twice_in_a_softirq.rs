@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The data behind the receive path's lock are borrowed twice at the same time.
+//! The data that the receive path's lock protects are borrowed twice at the same time.
 
 use crate::net::sock::{Protocol, Sock};
 use crate::net::softirq::Softirq;

@@ -52,7 +52,7 @@ def mixed(x):
 
 
 def mask(own, other, number, acknowledgement):
-    """Returns the mask of a packet's checksum, from nonces and numbers that do not wrap."""
+    """Returns the mask of a packet's checksum, computed from nonces and unwrapped numbers."""
     wraps = (number >> 16 & 0xFFFF) << 16 | acknowledgement >> 16 & 0xFFFF
     return mixed(mixed(mixed(own) ^ other) ^ wraps)
 
@@ -81,7 +81,7 @@ class Connection:
         self.isn = struct.unpack("!H", os.urandom(2))[0]
         if "wrap" in words:
             self.isn = 0xFFF8
-        # Nonces, and the unwrapped values of una and expected.
+        # The nonces of both ends, then the unwrapped values of `una` and `expected`.
         self.nonce = int.from_bytes(os.urandom(4), "big") if "masks" in words else None
         self.other_nonce, self.una_wide, self.expected_wide = None, self.isn, 0
         # Sending: `queue` has packets as (payload, flags) from `una` on, `sent` is the number of

@@ -76,18 +76,18 @@ pub fn alarm(line: &str) -> Option<&str> {
     (has(ALARMS) && !has(HARMLESS)).then(|| line.trim())
 }
 
-/// A filter that finds the alarms among a kernel's messages, which it gets one after the other.
+/// A filter that gets a kernel's messages one after the other, and finds the alarms among them.
 #[derive(Debug, Default)]
 pub struct Ear {
-    /// Whether the last message announced a failed allocation, so that the stack after it is no
-    /// alarm.
+    /// Whether the last message announced a failed allocation, so the stack trace that follows is
+    /// no alarm.
     explained: bool,
 }
 
 impl Ear {
-    /// Works like [`alarm`], but ignores the stack that the kernel prints when it has no memory for
-    /// a large allocation or a slab cache. Scenarios cause such failures, and the caller of the
-    /// allocator gets an error.
+    /// Works like [`alarm`], but ignores the stack trace that the kernel prints when it has no
+    /// memory for a large allocation or a slab cache. Scenarios cause such failures, and the caller
+    /// of the allocator gets an error.
     pub fn alarm<'a>(&mut self, line: &'a str) -> Option<&'a str> {
         // The error is EINVAL (-22) if there is no memory for the cache's name, and ENOMEM (-12)
         // otherwise.

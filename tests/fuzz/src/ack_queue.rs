@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The ACK queue: senders that begin, request turns, fall silent and end, in any order.
+//! Fuzzes the ACK queue, in which senders wait for their turn to send. The senders begin, request
+//! turns, fall silent and end, in any order.
 
 use std::collections::VecDeque;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! One engine, with calls and packets in any order.
+//! Fuzzes one engine with calls and packets in any order.
 //!
 //! The test tracks what a caller and a neighbour know of the engine: the next number, the number of
 //! queued packets, and the window.
@@ -25,7 +25,7 @@ enum Event {
     Enqueue(u8),
     Hold(bool),
     Flush,
-    /// The device receives other packets.
+    /// The device receives packets of other connections.
     Busy,
     /// The caller grants or refuses the requested turn.
     Turn(bool),
@@ -34,7 +34,7 @@ enum Event {
     Orphan,
     Abort,
     Configure(Parameters),
-    /// The packets from this index of the write queue on have become too large.
+    /// The packets of the write queue, from this index on, have become too large.
     Shrink(u8),
 }
 
@@ -107,7 +107,8 @@ impl Packet {
     }
 
     /// Returns the options of a SYN: none if `len` is even. Otherwise `len` gives the largest
-    /// payload, and `room` gives the window, because no SYN needs room in the receive queue.
+    /// payload, and `room` gives the window. A SYN needs no room in the receive queue, so `room`
+    /// has no other use here.
     fn options(self) -> Options {
         let config = Config {
             burst_length: u16::from(self.room.queued) << 7,
@@ -163,7 +164,7 @@ struct World {
     /// The engine and its queues. All data packets carry one byte.
     socket: Socket<Span>,
     now: Nanos,
-    /// The time at which the device last received another packet.
+    /// The time at which the device last received a packet of another connection.
     last_device_rx: Nanos,
     /// The peer's next number, once its SYN has been received.
     expected: Option<Seq>,
@@ -407,7 +408,7 @@ impl World {
         if numbered && !header.seq.before(self.high) {
             assert_eq!(header.seq, self.high, "no number is left out");
             self.high = header.seq.add(1);
-            // The window is a burst from the last acknowledgement on.
+            // A window allows this many packets from the last acknowledgement on.
             let config = self.socket.config;
             let granted = self.largest_grant.min(config.burst_length_max);
             let window = config.burst_length.max(granted).clamp(1, 0x7fff);

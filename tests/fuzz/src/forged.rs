@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Two engines on a wire, and a neighbour that forges packets with correct or almost correct
-//! numbers. Forged packets may fill or end the streams. They must not make the two engines send
-//! without end: when the neighbour falls silent, the engines fall silent, too.
+//! Fuzzes two engines on a wire, with a neighbour that forges packets with correct or almost
+//! correct numbers. Forged packets may fill or end the streams. They must not make the two engines
+//! send without end: when the neighbour falls silent, the engines fall silent, too.
 
 use arbitrary::{Arbitrary, Result, Unstructured};
 use esp::Nanos;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Two engines on a wire that loses, repeats and delays packets as the input says, with programs
-//! that send, read, sleep and close as the input says. At the end the wire has no faults and both
-//! programs read, so all data must arrive.
+//! Fuzzes two engines on a wire. The input says which packets the wire loses, repeats and delays,
+//! and when the programs at both ends send, read, sleep and close. At the end the wire has no
+//! faults and both programs read, so all data must arrive.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -83,7 +83,7 @@ struct Window {
     skipped: Option<Seq>,
     /// The number after the highest number that was sent.
     high: Option<Seq>,
-    /// The last new packet with TXS.
+    /// The number of the last new packet with TXS, the flag of a packet that starts a transmission.
     announced: Option<Seq>,
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Wire formats. These targets check that headers, queries and options are read as they were
-//! written. They also check the answers on port 0 and the RST that answers a packet.
+//! Fuzzes the wire formats. The targets check that headers, queries and options are read as they
+//! were written. They also check the answers on port 0 and the RST that answers a packet.
 
 use edp::peers::{Bucket, Known, Peer, QUERY_INTERVAL};
 use edp::ports::{self, DYNAMIC, REGISTERED};
