@@ -13,7 +13,7 @@ use crate::results::{at, Results, Series, ALL, ESP, PLAIN_TCP, TCP, UDP};
 use crate::topics::Topic;
 use crate::words::{beside, number, Better, KIB, MIB};
 
-/// Figures 17 and 18 of Treydte (2007).
+/// Redraws figures 17 and 18 of Treydte (2007).
 pub fn logp(results: &Results) -> Result<Section> {
     let topic = "logp";
     let mut section = Section {
@@ -154,7 +154,7 @@ fn costs(results: &Results) -> String {
     text
 }
 
-/// Section 6.4 of Treydte (2007): overhead that Treydte's programs could not see.
+/// Returns the section on overhead that Treydte's programs could not see (Treydte 2007, 6.4).
 pub fn hidden(results: &Results) -> Section {
     Section {
         title: "The hidden overhead".to_owned(),
@@ -174,7 +174,7 @@ pub fn hidden(results: &Results) -> Section {
     }
 }
 
-/// Figure 21 of Treydte (2007).
+/// Redraws figure 21 of Treydte (2007).
 pub fn flood(results: &Results) -> Result<Section> {
     let path = "send_overhead_ns.avg";
     let records = "records";

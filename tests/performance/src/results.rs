@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The results: netgauge's own reports, by topic and by series.
+//! The results of the measurements: netgauge's own reports, by topic and by series.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -50,10 +50,10 @@ pub const RAW: Series = series("raw", "AF_PACKET", "raw");
 
 /// All compared series, in the order of the figures.
 pub const ALL: [Series; 6] = [ESP, EDP, TCP, PLAIN_TCP, UDP, RAW];
-/// Values by size, in ascending order of the sizes.
+/// The points of a curve: pairs of a size and a value, in ascending order of the sizes.
 pub type Points = Vec<(f64, f64)>;
 
-/// The results.
+/// All results of the measurements.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Results {
     /// The kernel's release.

@@ -12,7 +12,7 @@ use crate::results::{at, Results, Series, ESP, TCP};
 use crate::topics::{Topic, BUFFER, CONGESTIONS, LONG, LONG_CABLE, MARKS, RATE};
 use crate::words::{beside, number, KIB, MIB};
 
-/// Section 6.1.2 of Treydte (2007).
+/// Returns the section on new connections (Treydte 2007, 6.1.2).
 pub fn ramp_up(results: &Results) -> Result<Section> {
     let (topic, path) = ("ramp-up", "connection_ns.median");
     let mut drawn = lines(results, topic, path);
@@ -67,7 +67,7 @@ pub fn ramp_up(results: &Results) -> Result<Section> {
     Ok(section)
 }
 
-/// Section 6.1.3 of Treydte (2007).
+/// Returns the section on ESP and TCP streams that share a port (Treydte 2007, 6.1.3).
 pub fn beside_tcp(results: &Results) -> Section {
     let share = |congestion: &str, series| {
         let topic = format!("{}-{congestion}", Topic::Beside.key());

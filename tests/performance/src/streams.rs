@@ -50,7 +50,7 @@ fn compared(
     list(&told)
 }
 
-/// Sections 4.3.1, 4.3.3, 5.3.1 and 5.3.3 of Reinhardt (2006).
+/// Redraws the figures of sections 4.3.1, 4.3.3, 5.3.1 and 5.3.3 of Reinhardt (2006).
 pub fn latency(results: &Results) -> Result<Section> {
     let (topic, path) = ("dialogue", "half_rtt_ns.median");
     let lines = lines(results, topic, path);
@@ -87,7 +87,7 @@ pub fn latency(results: &Results) -> Result<Section> {
     Ok(section)
 }
 
-/// Sections 4.3.2, 4.3.4, 5.3.2 and 5.3.4 of Reinhardt (2006).
+/// Redraws the figures of sections 4.3.2, 4.3.4, 5.3.2 and 5.3.4 of Reinhardt (2006).
 pub fn throughput(results: &Results) -> Result<Section> {
     let (topic, path) = ("dialogue", "mbit_per_s");
     let lines = lines(results, topic, path);
@@ -122,7 +122,7 @@ pub fn throughput(results: &Results) -> Result<Section> {
     Ok(section)
 }
 
-/// Sections 4.3 and 5.3 of Reinhardt (2006): the effect of non-blocking calls.
+/// Shows the effect of non-blocking calls, as sections 4.3 and 5.3 of Reinhardt (2006) do.
 pub fn nonblocking(results: &Results) -> Result<Section> {
     let (topic, path) = ("nonblocking", "half_rtt_ns.median");
     let mut drawn = lines(results, topic, path);
@@ -165,7 +165,7 @@ pub fn nonblocking(results: &Results) -> Result<Section> {
     Ok(section)
 }
 
-/// Sections 5.3.6 and 5.3.7 of Reinhardt (2006).
+/// Redraws the figures of sections 5.3.6 and 5.3.7 of Reinhardt (2006).
 pub fn buffers(results: &Results) -> Result<Section> {
     let by_buffers = |value: &str| -> Vec<Line> {
         let path = format!("half_rtt_ns.{value}");
@@ -218,12 +218,12 @@ pub fn buffers(results: &Results) -> Result<Section> {
     Ok(section)
 }
 
-/// Returns the points of ESP with `packets_to_ack` set to `value`.
+/// Returns ESP's values at `path`, by size, that were measured with `packets_to_ack` set to `value`.
 fn with_acks(results: &Results, value: u32, path: &str) -> Points {
     results.points(&Topic::Acks(value).key(), ESP, path)
 }
 
-/// Section 5.3.5 of Reinhardt (2006).
+/// Redraws the figures of section 5.3.5 of Reinhardt (2006).
 pub fn acknowledgements(results: &Results) -> Result<Section> {
     let (latency, throughput) = ("half_rtt_ns.median", "mbit_per_s");
     let by_acks = |path| -> Vec<Line> {
@@ -297,7 +297,7 @@ fn micros(value: f64) -> String {
     }
 }
 
-/// Returns the line of Treydte's formula (2007, 6.1.1) for the lossy cable.
+/// Returns the curve that Treydte's formula (2007, 6.1.1) gives for the lossy cable.
 fn formula() -> Line {
     let loss = f64::from(LOSS) / 100.0;
     let packets = PACKETS.map(f64::from).into_iter();
@@ -326,8 +326,8 @@ fn late(row: &Value) -> Option<f64> {
         .then_some((more / 1000.0).max(0.0))
 }
 
-/// Returns a line for each series on the lossy cable. The horizontal axis shows packets instead of
-/// bytes.
+/// Returns a curve for each series on the lossy cable. The horizontal axis shows the packets of a
+/// message instead of its bytes.
 fn by_packets(results: &Results, value: fn(&Value) -> Option<f64>) -> Vec<Line> {
     let point = |row: &Value| Some((row["size"].as_f64()? / f64::from(PAYLOAD), value(row)?));
     let drawn = crate::results::ALL.into_iter().map(|series| {
@@ -363,7 +363,7 @@ fn loss_sentences(shares: &[Line], times: &[Line]) -> Vec<String> {
     sentences
 }
 
-/// Figure 11 of Treydte (2007).
+/// Redraws figure 11 of Treydte (2007).
 pub fn losses(results: &Results) -> Result<Section> {
     let mut shares = by_packets(results, stalled);
     let times = by_packets(results, late);
@@ -398,7 +398,7 @@ pub fn losses(results: &Results) -> Result<Section> {
     Ok(section)
 }
 
-/// Figure 12 of Treydte (2007).
+/// Redraws figure 12 of Treydte (2007).
 pub fn parameters(results: &Results) -> Result<Section> {
     let cells: Vec<_> = results
         .parameters
@@ -453,7 +453,7 @@ pub fn parameters(results: &Results) -> Result<Section> {
     Ok(section)
 }
 
-/// Figure 19 of Treydte (2007).
+/// Redraws figure 19 of Treydte (2007).
 pub fn single_sender(results: &Results) -> Result<Section> {
     let (topic, path) = ("link", "mbit_per_s");
     let lines = lines(results, topic, path);
@@ -488,7 +488,7 @@ pub fn single_sender(results: &Results) -> Result<Section> {
     Ok(section)
 }
 
-/// Figure 20 of Treydte (2007).
+/// Redraws figure 20 of Treydte (2007).
 pub fn congestion(results: &Results) -> Result<Section> {
     let (topic, path) = ("many", "goodput_bit_per_s.median");
     let in_mbit = |points: Points| -> Points {

@@ -70,7 +70,7 @@ pub fn ahead(
     other: (&str, &[(f64, f64)]),
     better: Better,
 ) -> Option<String> {
-    // By how much `other` is better, at each common size.
+    // The factors by which `other` is better, one for each size that both have.
     let mut leads = Vec::new();
     for (x, mine) in one.1 {
         let Some(theirs) = crate::results::at(other.1, *x) else {
