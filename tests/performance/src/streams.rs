@@ -218,7 +218,7 @@ pub fn buffers(results: &Results) -> Result<Section> {
     Ok(section)
 }
 
-/// Returns ESP's values at `path`, by size, that were measured with `packets_to_ack` set to `value`.
+/// Returns ESP's values at `path`, by size, from the runs with `packets_to_ack` set to `value`.
 fn with_acks(results: &Results, value: u32, path: &str) -> Points {
     results.points(&Topic::Acks(value).key(), ESP, path)
 }
