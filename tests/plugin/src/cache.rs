@@ -150,7 +150,7 @@ mod tests {
             misses(&mut caches, lines())
         };
         // If all lines fit into a level, each access of the second pass is a hit in that level.
-        // With one line more in each set of the level, no access is.
+        // With one line more in each set of the level, no access is a hit.
         assert_eq!(run(32 << 10), (0, 0));
         assert_eq!(run(36 << 10), (36 << 4, 0));
         assert_eq!(run(1 << 20), (1 << 14, 0));

@@ -11,7 +11,7 @@ use super::series::Series;
 /// Prefix of the names of figures that are measured with a large MTU.
 pub const JUMBO: &str = "jumbo-";
 
-/// A measured number of instructions, which includes the work of both ends.
+/// A measured number of instructions. It includes the work of both ends.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figure {
     /// The transport, by netgauge's name.
@@ -51,7 +51,7 @@ pub struct Run {
     pub transport: String,
     /// The pattern's name.
     pub pattern: String,
-    /// The error of a run that failed.
+    /// The error, if the run failed.
     pub error: Option<String>,
     rows: Vec<Row>,
 }

@@ -7,7 +7,7 @@ use anyhow::{ensure, Result};
 use crate::commands::Commands;
 use crate::qemu::Wire;
 
-/// A kind of link. The client is the sender of streams.
+/// A kind of link between client and server. In streams, the client is the sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Link {
     /// A veth pair with the default settings, which passes a large packet whole.
@@ -58,7 +58,7 @@ impl Link {
         format!("--connect {address} --interface {device}")
     }
 
-    /// Returns the arguments that name both ends to a netgauge process that runs both (see
+    /// Returns netgauge's arguments that name both ends, for a process that runs both ends (see
     /// `guest/init`).
     pub fn ends(self) -> String {
         let [client, server] = self.devices();

@@ -28,13 +28,14 @@ use crate::programs;
 use crate::qemu::Clock;
 use crate::step;
 
-/// The guest's clock counts instructions, as the plugin does. This is the largest difference
-/// between the two counts, relative to the clock's count.
+/// The guest's clock counts instructions, as the plugin does. The two counts may differ by at most
+/// this share of the clock's count.
 const TOLERANCE: f64 = 0.01;
 
-/// The largest relative difference between the two counts for a figure. netgauge reads the clock
-/// for a figure, so the clock's count excludes netgauge's work between two messages, some 130
-/// instructions. It includes the time in which both ends wait for a timer.
+/// The largest relative difference that is allowed between the two counts for a figure. netgauge
+/// itself reads the clock for a figure. The clock's count therefore excludes netgauge's work
+/// between two messages, some 130 instructions, and includes the time in which both ends wait for a
+/// timer.
 const TOLERANCE_OF_FIGURES: f64 = 0.02;
 
 /// Numbers of blocks that are copied from `/dev/zero` to `/dev/null` to compare the plugin with the
@@ -121,7 +122,7 @@ impl Work {
         }
     }
 
-    /// Returns how many more half round trips or KiB the second run has than the first run.
+    /// Returns the number of half round trips or KiB of the second run less that of the first run.
     fn units(self) -> f64 {
         match self {
             Self::Messages([few, many]) => 2.0 * (many - few) as f64,
@@ -207,8 +208,8 @@ impl From<Totals> for Counts {
 }
 
 impl Counts {
-    /// Returns the counts beyond `less`, divided by `units`. `less` was counted earlier, or for
-    /// less work.
+    /// Returns these counts less the counts `less`, divided by `units`. The counts `less` were
+    /// taken earlier, or for less work.
     fn beyond(&self, less: &Self, units: f64) -> Self {
         let mut more = self.clone();
         for (number, other) in more.numbers.iter_mut().zip(less.numbers) {

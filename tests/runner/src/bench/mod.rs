@@ -213,8 +213,9 @@ fn measure(guest: &mut Commands, series: &Series) -> Result<Vec<Figure>> {
     Ok(report.figures(series))
 }
 
-/// Returns how many of the instructions for a message, and of those for a byte, are executed in the
-/// kernel, and how many in the kernel's softirqs.
+/// Returns figures that count a part of the instructions for a message and for a byte. One part is
+/// executed in the kernel; the other, which is contained in it, is executed in the kernel's
+/// softirqs.
 fn in_kernel(guest: &mut Commands, figures: &[Figure]) -> Result<Vec<Figure>> {
     step::say("counting where the instructions are executed");
     let mut tracer = Tracer::new(guest)?;

@@ -11,8 +11,8 @@ pub const TRANSPORTS: [&str; 5] = ["tcp", "udp", "raw", "edp", "esp"];
 /// Transports of all other figures: streams.
 pub const STREAMS: [&str; 2] = ["tcp", "esp"];
 
-/// Transports of long blocks: streams with copying sends, and the same streams with sends that do
-/// not copy.
+/// Transports of long blocks: streams whose sends copy, and the same streams with sends that do not
+/// copy.
 const BLOCKS: [&str; 6] = [
     "tcp",
     "esp",

@@ -34,9 +34,8 @@ pub struct Shares {
     pub softirq: f64,
 }
 
-/// Returns the shares of the instructions for half a round trip, and of the instructions for a
-/// byte, each with the name of its figure. The number of bytes transferred is [`BYTES`] multiplied
-/// by `times`.
+/// Returns two figures' names, each with the figure's shares: the first figure is half a round
+/// trip, the second is a byte. The number of bytes transferred is [`BYTES`] multiplied by `times`.
 ///
 /// # Errors
 /// If the guest ends, or the transport fails.
