@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Deadlines. The time in which a guest waits for the host's processors does not count.
+//! Deadlines of guests. The time in which a guest waits for the host's processors does not count
+//! towards its deadline.
 //!
 //! On a busy host QEMU's threads wait for processors. If a guest gets half of the processor time
 //! that it wants, it has twice as long until its deadline. If a guest hangs, idle or not, it

@@ -123,7 +123,7 @@ impl Architecture {
         })
     }
 
-    /// Returns the path in the toolbox of the guest's file `path`.
+    /// Returns where the toolbox has the file that a guest has at `path`.
     pub fn in_toolbox(self, path: impl AsRef<Path>) -> PathBuf {
         let path = path.as_ref();
         self.root().join(path.strip_prefix("/").unwrap_or(path))

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Loaded latency on the switch of [`incast`](super::incast): the time from a short request, called
-//! a question, to its answer while streams occupy the port.
+//! Measures loaded latency on the switch of [`incast`](super::incast): the time from a short
+//! request, called a question, to its answer while streams occupy the port.
 
 use std::fmt::Write as _;
 
@@ -23,8 +23,9 @@ const MOST_STREAMS: u32 = 16;
 /// 0.983 is the largest possible share.
 const LEAST_SHARE: f64 = 0.97;
 
-/// While a stream waits for its turn (the receiver's leave to send a burst), each other stream has
-/// at most this many turns, including those that it has because the waiting stream is skipped.
+/// While a stream waits for its turn, each other stream has at most this many turns. A turn is the
+/// receiver's leave to send a burst. Turns that another stream has because the waiting stream is
+/// skipped count, too.
 const MOST_TURNS: u32 = 4;
 
 /// The bits that a stream sends in a turn: 21 packets of 1514 bytes.

@@ -96,7 +96,7 @@ pub fn await_ready(guest: &mut Guest) -> Result<()> {
 /// Fails if the kernel's `line` reports a fault.
 ///
 /// # Errors
-/// The fault, if `line` reports one.
+/// If `line` reports a fault, which the error then describes.
 pub fn check(guest: &Guest, line: &str) -> Result<()> {
     match alarm(line) {
         Some(fault) => bail!("{fault}; the whole log is {}", guest.console().display()),
@@ -123,7 +123,7 @@ impl Commands {
         Self::boot_on(layout, name, verb, clock, patience, None)
     }
 
-    /// Boots a guest like [`Commands::boot`], but with this wire.
+    /// Boots a guest like [`Commands::boot`], but with network devices at the ends of `wire`.
     ///
     /// # Errors
     /// The errors of [`Commands::boot`].
@@ -140,8 +140,8 @@ impl Commands {
         Self::boot_from(layout, place, verb, clock, patience, wire, &[])
     }
 
-    /// Boots a guest like [`Commands::boot_on`], but with the name and the file system given, and
-    /// with directories for the guest to mount.
+    /// Boots a guest like [`Commands::boot_on`], but with a name and a file system of the caller's
+    /// choice, and with directories that the guest can mount.
     ///
     /// # Errors
     /// If the guest does not boot.

@@ -54,7 +54,7 @@ const FIELDS: [&str; 22] = [
     "_ws.col.protocol",
 ];
 
-/// The number of [`FIELDS`] that depend only on a frame's bytes.
+/// The number of fields at the start of [`FIELDS`] that depend only on a frame's bytes.
 const BYTES: usize = 17;
 
 /// The remarks that tshark must make about the recording, in tshark's words.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The cost of attacks by a host on the same Ethernet, for the attacked host and for a stream.
+//! Measures the cost of attacks by a host on the same Ethernet, for the attacked host and for a
+//! stream.
 //!
 //! One guest, whose clock counts instructions, has two namespaces joined by a cable. In the guest,
 //! `scenarios --dos` makes the attacks, measures their cost, and judges it.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Many senders to one receiver: goodput, drops and fairness by protocol, on a switch with small
-//! buffers.
+//! Measures many senders to one receiver on a switch with small buffers: goodput, drops and
+//! fairness by protocol.
 //!
 //! Everything runs in one guest whose clock counts instructions. `enet-switch` makes the switch and
 //! the hosts, `netgauge -x one-many` makes the traffic, and the switch's counters show the drops.
@@ -34,8 +34,9 @@ const LEAST_SHARE: f64 = 0.95;
 
 /// The least fairness of an ESP round of 256 KiB.
 const LEAST_FAIRNESS: f64 = 0.97;
-/// The least fairness of an ESP round of 64 KiB, which is two windows. When the first sender
-/// finishes, it is a window ahead of the other senders.
+/// The least fairness of an ESP round of 64 KiB, which is two windows. This bound is lower than
+/// [`LEAST_FAIRNESS`] because the first sender that finishes is a whole window ahead of the other
+/// senders.
 const LEAST_FAIRNESS_OF_TWO_WINDOWS: f64 = 0.95;
 
 /// The most senders for which ESP is judged. Each sender first sends an announcement, the packet
@@ -367,8 +368,8 @@ fn ask(
     })
 }
 
-/// Measures rounds of one protocol. The outer error is a failure of the guest, the inner error a
-/// failure of the rounds.
+/// Measures rounds of one protocol. The outer result fails if the guest fails, the inner result if
+/// the rounds fail.
 fn measure(
     guest: &mut Commands,
     options: &Options,

@@ -9,7 +9,8 @@ use std::fmt;
 /// Source: Documentation/admin-guide/tainted-kernels.rst.
 const BAD_TAINTS: u64 = (1 << 5) | (1 << 7) | (1 << 9) | (1 << 14);
 
-/// Returns whether the kernel detected a fault, even a fault that it did not print on the console.
+/// Returns whether the taint bits show that the kernel detected a fault, even a fault that it did
+/// not print on the console.
 pub fn badly_tainted(bits: u64) -> bool {
     bits & BAD_TAINTS != 0
 }

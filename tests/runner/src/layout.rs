@@ -178,7 +178,7 @@ impl Layout {
         }
     }
 
-    /// Returns the factor for timeouts, relative to the default kernel.
+    /// Returns the factor by which timeouts are longer than with the default kernel.
     pub fn patience(&self) -> u32 {
         match (self.purpose, self.architecture) {
             (Purpose::Debug, _) => 5,

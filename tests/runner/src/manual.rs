@@ -49,7 +49,7 @@ fn names<'a>(text: &'a str, prefix: &'a str) -> impl Iterator<Item = &'a str> {
         .filter(|word| !word.contains(|c: char| c.is_ascii_lowercase()))
 }
 
-/// Checks that the pages have every error that programs get from the module's sources. Internal
+/// Checks that the pages have every error in the module's sources that programs can get. Internal
 /// errors are exempt.
 fn errors(layout: &Layout) -> Result<()> {
     const INTERNAL: [&str; 3] = ["EEXIST", "ENOENT", "ENOIOCTLCMD"];

@@ -10,7 +10,7 @@
 //!
 //! One compilation takes all controls, another takes all misuses. The compiler continues after an
 //! error. If the compiler does not reach a misuse because of another error, that misuse counts as
-//! compiled, so no misuse can pass unnoticed.
+//! compiled, and its test fails.
 
 use std::fs;
 use std::io::Write;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Throughput of one ESP stream over `burst_length` and `packets_to_ack`, as a table and a picture.
-//! Checks also that the plateau is where `docs/flow-control.md` says.
+//! Measures the throughput of one ESP stream for each pair of `burst_length` and `packets_to_ack`,
+//! as a table and a picture. Also checks that the plateau is where `docs/flow-control.md` says.
 //!
 //! One guest, whose clock counts instructions, has two hosts on `enet-switch` and runs `netgauge -x
 //! esp-params`.

@@ -227,8 +227,9 @@ fn switch(guest: &mut Commands, results: &mut Results) -> Result<()> {
         .try_for_each(|congestion| beside(guest, results, congestion))
 }
 
-/// Measures a stream of ESP from one host and a stream of TCP from another host to a third, with
-/// `congestion` as TCP's congestion control. Each stream is measured while the other one runs.
+/// Measures two streams that end at the same host: a stream of ESP from a second host, and a stream
+/// of TCP from a third host. TCP's congestion control is `congestion`. Each stream is measured
+/// while the other one runs.
 fn beside(guest: &mut Commands, results: &mut Results, congestion: &str) -> Result<()> {
     step::say(&format!("a switch: ESP beside TCP with {congestion}"));
     let marks = if congestion == "dctcp" {

@@ -408,11 +408,12 @@ const DEBUG_OPTIONS: &str = concat!(
     "rcupdate.rcu_cpu_stall_timeout=120 watchdog_thresh=60 sysctl.kernel.hung_task_timeout_secs=600 ",
 );
 
-/// The environment variable by which the kernel passes init the factor for timeouts, relative to
+/// The environment variable in which the kernel passes init the factor for timeouts, relative to
 /// the stock kernel.
 const PATIENCE: &str = "ENET_PATIENCE";
 
-/// The environment variable by which init gets the name of the serial ports, without their numbers.
+/// The environment variable in which init gets the name of the guest's serial ports, without their
+/// numbers.
 const PORTS: &str = "ENET_PORTS";
 
 /// MiB of memory of a guest whose root is a directory of the host, because this guest may run any

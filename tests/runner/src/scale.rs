@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The cost of many connections over ESP and over TCP: memory, instructions, connections per
-//! second, and ports.
+//! Measures the cost of many connections over ESP and over TCP: memory, instructions, connections
+//! per second, and ports.
 //!
 //! One guest, whose clock counts instructions, has two namespaces joined by a cable. In the guest,
 //! the program `scenarios` measures the costs and judges them.

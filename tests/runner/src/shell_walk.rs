@@ -21,8 +21,8 @@ use crate::layout::Layout;
 /// Time limit for booting the guest, and for a command, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(900);
 
-/// Beginnings of README's lines for the machine that builds. These lines are not typed in this
-/// guest, because the scripts that made the guest have run them.
+/// Beginnings of the lines in README that are meant for the machine on which the project is built.
+/// These lines are not typed in this guest, because the scripts that made the guest have run them.
 const TYPED_BEFORE: [&str; 2] = ["make ", "apt "];
 
 /// The mark of a command in README that runs on one host until it is interrupted.

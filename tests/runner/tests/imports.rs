@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The import graph of a crate's files: how many files import each other in a circle. Files in a
-//! circle can only be understood together.
+//! Checks the import graph of each crate. The number of files that import each other in a circle is
+//! limited, because files in a circle can only be understood together.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

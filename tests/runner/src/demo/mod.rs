@@ -30,9 +30,9 @@ use crate::step;
 /// Time limit for a measurement; many times the usual duration.
 const PATIENCE: Duration = Duration::from_secs(900);
 
-/// The stream protocols that share a port: Linux' default TCP, and ESP. The number is how many
-/// rounds of many senders make the protocol's median reproducible. ESP needs few rounds, because
-/// its rounds are all alike.
+/// The stream protocols that share a port: Linux' default TCP, and ESP. For each protocol, the
+/// number of rounds of many senders after which its median is reproducible. ESP needs few rounds,
+/// because its rounds are all alike.
 const STREAMS: [(&str, u32); 2] = [("cubic", 25), ("esp", 5)];
 
 /// Sizes with reproducible results. With TCP, 32 senders of 64 KiB overflow a port in every round.
@@ -50,7 +50,7 @@ const PROGRAMS: [&str; 3] = ["enet", "enet-switch", "netgauge"];
 /// Programs of Debian that the guest runs unmodified, in addition to Debian's tools.
 const UNCHANGED: [&str; 3] = ["redis-benchmark", "redis-cli", "redis-server"];
 
-/// The results.
+/// The results of the demonstration.
 #[derive(Debug)]
 struct Figures {
     /// Instructions of a message, by transport.

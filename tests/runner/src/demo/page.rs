@@ -5,7 +5,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-/// A title and bars of one measure.
+/// A panel of the picture: a title, and bars that all show the same quantity.
 #[derive(Clone, Debug)]
 pub struct Panel {
     /// The measured quantity.

@@ -43,7 +43,7 @@ enum Work {
     Stream(u64),
     /// Messages of this number of bytes, without waiting for answers.
     Flood(u64),
-    /// Round trips of messages with this number of bytes between the two ends of one thread.
+    /// Round trips of messages with this number of bytes. One thread holds both ends.
     Polled(u64),
 }
 

@@ -63,7 +63,7 @@ fn symbol(line: &str) -> Option<(u64, String)> {
     let address = hexadecimal(words.next()?)?;
     let _kind = words.next()?;
     let name = words.next()?;
-    // Rust's names are demangled, and lose their hash.
+    // Rust's names are demangled, and the hash at their end is cut off.
     let mut name = format!("{:#}", rustc_demangle::demangle(name));
     if let Some(module) = words.next() {
         let _ = write!(name, " {module}");

@@ -9,7 +9,8 @@ use std::ops::Range;
 
 use anyhow::{ensure, Context, Result};
 
-/// Numbers of executed instructions, by block and by whether a softirq was being handled.
+/// Numbers of executed instructions. The key says in which block they were executed, and whether a
+/// softirq was being handled.
 pub type Counts = HashMap<Place, u64>;
 
 /// The place where an instruction was executed.
@@ -21,7 +22,7 @@ pub struct Place {
     pub softirq: bool,
 }
 
-/// The state of the parser: the blocks that QEMU has translated.
+/// The parser of the log. It stores the blocks that QEMU has translated.
 #[derive(Debug)]
 pub struct Trace {
     /// The addresses of the function that handles softirqs. Its calls do not nest.
@@ -287,8 +288,9 @@ Trace 0: 0x7f00000001c0 [00000000/ffffffff81000010/0040c0b0/ff020200]
     const CODE: u64 = 0xffff_ffff_8100_0000;
     const HANDLER: Range<u64> = CODE + 0x1000..CODE + 0x1100;
 
-    /// Returns a log of code at 0x3000, the handler at 0x1000, and code at `next`. The handler
-    /// calls 0x2000, which returns; at 0x1010 the handler ends with the instruction `last`.
+    /// Returns a log in which QEMU executes code at 0x3000, then the softirq handler at 0x1000,
+    /// then code at `next`. The handler calls 0x2000, which returns; the handler's last
+    /// instruction, at 0x1010, is `last`.
     fn handler(last: &str, next: u64) -> String {
         let listed = |address: u64, text: &str| format!("IN: \n{address:#x}:  {text}\n");
         let entered = |own: u64, address: u64| format!("Trace 0: {own:#x} [0/{address:x}/0/0] \n");
@@ -325,8 +327,8 @@ Trace 0: 0x7f00000001c0 [00000000/ffffffff81000010/0040c0b0/ff020200]
         for last in ["c3  retq", "e9 00 00 00 00  jmpq     0xffffffff81004000"] {
             assert_eq!(counted(last, kernel), expected(kernel, false), "{last}");
         }
-        // A jump within the handler does not end the handler, and neither does any other
-        // instruction that is no return. But a program's block shows that the handler has ended.
+        // Only a return or a jump out of the handler ends it. These two instructions do neither, so
+        // kernel code that follows counts as softirq code, but a program's code does not.
         for last in ["eb 10  jmp      0xffffffff81001020", "90  nop"] {
             assert_eq!(counted(last, kernel), expected(kernel, true), "{last}");
             assert_eq!(counted(last, 0x4000), expected(0x4000, false), "{last}");

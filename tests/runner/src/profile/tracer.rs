@@ -23,9 +23,9 @@ const END: &[u8] = b"(end)\n";
 /// The kernel function that handles softirqs: kernel/softirq.c.
 const HANDLER: &str = "handle_softirqs";
 
-/// Waits until the kernel has freed the objects of an ended process that it frees only after some
-/// ticks. Each run ends with this wait, so the release of these objects cancels out in the
-/// difference, and does not fall into the next run.
+/// The kernel frees some objects of an ended process only after some ticks. This command waits
+/// until they are freed. Each run ends with this wait, so the release of these objects cancels out
+/// in the difference, and does not fall into the next run.
 const SETTLE: &str = "! usleep 300000";
 
 /// Counts the instructions that a guest executes.
@@ -65,8 +65,8 @@ impl Tracer {
         })
     }
 
-    /// Returns the counts of the instructions that the guest executes while netgauge runs with
-    /// `arguments`, and netgauge's report.
+    /// Runs netgauge with `arguments` in the guest. Returns two values: the counts of the
+    /// instructions that the guest executes during this time, and netgauge's report.
     ///
     /// # Errors
     /// If the guest or QEMU does not answer, or the output of either cannot be parsed.
