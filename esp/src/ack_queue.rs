@@ -27,17 +27,17 @@
 //!   class that was passed over [`PASSES`] times in a row is next, so no class starves.
 //! * **Concurrent turns.** A first turn and a turn of a long transmission may be in progress at the
 //!   same time. So a short transmission delays the long ones by the time that its packets take, not
-//!   by a round trip. A port has no room for a third window in addition to unscheduled packets. So
-//!   the next concurrent turn waits for one of three events: the connection with the last
-//!   concurrent turn asks for a turn again, the device was silent for [`IDLE`], or [`HOLD`] has
-//!   passed. After the first turn of a transmission that proves to be long, [`IN_LINE`] short
-//!   transmissions get their first turns in line, not concurrently.
+//!   by a round trip. A port has room for two windows and the unscheduled packets, but not for a
+//!   third window. So the next concurrent turn waits for one of three events: the connection with
+//!   the last concurrent turn asks for a turn again, the device was silent for [`IDLE`], or
+//!   [`HOLD`] has passed. After the first turn of a transmission that proves to be long,
+//!   [`IN_LINE`] short transmissions get their first turns in line, not concurrently.
 //! * **Hosts.** In the last class each host has one turn per round, however many connections it
-//!   has. Each round has a list, and the queue records the first round in which each host has no
-//!   turn yet. A first turn is also the host's turn in the round, if the host has no turn in that
-//!   round yet. In addition, a host may have [`CREDIT`] first turns in advance, and must then miss
-//!   rounds before it gets more. If the table of hosts has no room for a host, the host has one
-//!   turn per connection.
+//!   has. Each round has a list, and for each host the queue records the first round in which the
+//!   host has no turn yet. A first turn is also the host's turn in the round, if the host has no
+//!   turn in that round yet. In addition, a host may have [`CREDIT`] first turns in advance, and
+//!   must then miss rounds before it gets more. If the table of hosts has no room for a host, the
+//!   host has one turn per connection.
 //! * **Trust.** A host that leaves its turns unused may not delay the queue again. Its connections
 //!   get turns concurrently with the turns of other hosts, until the host has used some of its
 //!   turns.
@@ -63,15 +63,16 @@ mod next_turn;
 mod shares;
 mod slot;
 
-/// While an acknowledgement waits, the next turn is given once the device has been silent for this
-/// long, in nanoseconds.
+/// If no packet arrives at the device for this long, in nanoseconds, the next turn is given to a
+/// connection that waits.
 ///
-/// The packets of the sender that has the turn begin to arrive one round trip after the turn. A gap
-/// longer than `IDLE` counts as silence. At 6 Mbit/s, a full packet takes this time.
+/// This time must be longer than a round trip, because a sender's packets begin to arrive one round
+/// trip after its turn is given. It must also be longer than the time that a full packet takes,
+/// which is 2 ms at 6 Mbit/s.
 pub const IDLE: Nanos = 2 * MILLISECOND;
 
-/// While an acknowledgement waits, the next turn is given at the latest this long after the
-/// previous one, in nanoseconds, even if packets of the sender that has the turn still arrive.
+/// Maximum time between two turns while an acknowledgement waits, in nanoseconds. After this time,
+/// the next turn is given even if packets of the sender that has the turn still arrive.
 ///
 /// At 20 Mbit/s, that sender can send a burst of 21 full packets in this time.
 pub const HOLD: Nanos = 20 * MILLISECOND;
@@ -83,8 +84,8 @@ pub const PASSES: u8 = 3;
 /// turn in each round.
 pub const CREDIT: u8 = 8;
 
-/// If a transmission proves to be longer than its first turn, first turns are given in line, not
-/// concurrently, until this many transmissions have ended in their first turns.
+/// After a transmission has proved longer than its first turn, first turns are given in line. They
+/// are given concurrently again after this many transmissions have ended in their first turns.
 pub const IN_LINE: u8 = 8;
 
 /// Number of parts into which a turn is divided. When a transmission ends, it returns the unused
@@ -95,8 +96,8 @@ pub(super) const PARTS: u8 = 16;
 /// in each. The host's other connections wait in the backlog.
 const ROUNDS: u32 = 16;
 
-/// Number of classes. In order of precedence, these are the lists [`List::CONTROL`],
-/// [`List::PREFERRED`] and [`List::FIRST`], and the lists of the rounds.
+/// Number of classes. In order of precedence, the classes are [`List::CONTROL`],
+/// [`List::PREFERRED`], [`List::FIRST`], and the lists of all rounds together.
 const CLASSES: usize = 4;
 
 /// Number of lists that precede the lists of the rounds.
@@ -148,7 +149,8 @@ impl List {
     }
 }
 
-/// The order of acknowledgements at one bottleneck.
+/// Decides in which order the connections at one bottleneck send the acknowledgements that open
+/// their peers' windows.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct AckQueue {
     /// Number of connections that receive an announced transmission, called n in
@@ -177,7 +179,7 @@ pub struct AckQueue {
     firsts_before_round: u32,
     /// Number of connections in the lists of rounds.
     in_rounds: u32,
-    /// Whether one untrusted host may have a turn concurrently with the last regular one.
+    /// Whether one untrusted host may have a turn concurrently with the last regular turn.
     untrusted_may_go: bool,
     /// Whether the last regular turn was not the first of a transmission.
     last_turn_long: bool,
@@ -388,7 +390,7 @@ impl AckQueue {
         self.scheduled = self.scheduled.saturating_sub(1);
         if self.scheduled == 0 {
             self.last_turn_long = false;
-            // `ROUNDS` rounds are skipped, so that no host is ahead of others from now on.
+            // Skip `ROUNDS` rounds, so that no host has turns in advance from now on.
             self.round = self.round.wrapping_add(ROUNDS);
         }
     }
@@ -486,7 +488,7 @@ impl AckQueue {
         let most = if moves || self.to_move().is_none() {
             ROUNDS
         } else {
-            // Places in the later rounds are reserved for the backlog.
+            // Places in the later half of the rounds are reserved for connections from the backlog.
             ROUNDS / 2
         };
         let host = self.hosts.find(slot.host, round);
@@ -634,7 +636,7 @@ impl AckQueue {
         }
     }
 
-    /// Returns the list whose head may get a turn concurrently with the last regular one.
+    /// Returns the list whose head may get a turn concurrently with the last regular turn.
     #[inline]
     fn concurrent_list(&self, now: Nanos) -> Option<List> {
         let silent = now >= self.last_device_rx.saturating_add(IDLE);

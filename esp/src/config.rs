@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Parameters and counters.
+//! The protocol's parameters, and the counters of a connection.
 
 use super::timers::{from_micros, from_millis, Nanos, ACK_DELAY, MICROSECOND};
 
@@ -98,8 +98,8 @@ impl Config {
         from_micros(self.retransmission_time_min.max(1))
     }
 
-    /// Returns the shorter one of the timers of an idle connection: retransmission and delayed
-    /// acknowledgement.
+    /// Returns the shorter one of two times: the minimum retransmission timeout, and the delay of
+    /// an acknowledgement.
     #[inline]
     pub(super) fn shortest_timer(&self) -> Nanos {
         const ACK_DELAY_MICROS: u32 = (ACK_DELAY / MICROSECOND) as u32;

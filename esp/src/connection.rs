@@ -619,7 +619,7 @@ impl Connection {
         if !self.sender.is_open() {
             return first;
         }
-        // A loop over [`Timer::ALL`] costs twice the instructions.
+        // A loop over [`Timer::ALL`] would take twice as many instructions as this code.
         let halves = earlier(
             first,
             earlier(self.expiry(Timer::Request), self.expiry(Timer::DelayedAck)),

@@ -37,8 +37,9 @@ const BLOCK: u16 = 32;
 /// second are made from cookies, each entry stays for four seconds on average.
 pub const MARKS: usize = 4096;
 
-/// The hash of a mark has this bit in place of the epoch. No epoch is so large that it has this
-/// bit, so the hash differs from the hashes of cookies.
+/// A mark and a cookie are both hashes. The input of a cookie's hash contains the epoch; the input
+/// of a mark's hash contains this bit instead. Every epoch is lower than this bit, so the inputs
+/// always differ.
 const MARK: u64 = 1 << 62;
 
 /// The position of a packet after a cookie.
@@ -78,7 +79,7 @@ pub struct Client {
 pub struct Mark {
     /// The index of the mark in a table of [`MARKS`] entries.
     pub index: usize,
-    /// The entry, which is not 0.
+    /// The value of the table's entry, which is not 0.
     pub tag: u32,
 }
 

@@ -12,9 +12,9 @@
 //! * Each end counts how often the numbers of both directions have wrapped. For an arriving number,
 //!   the end chooses the count with which the number's 32-bit value is nearest to the expected
 //!   32-bit value.
-//! * The *mask* is a bijection of the wraps of the sequence number and of the acknowledgement
-//!   number, 16 bits each, under the direction's key. Two packets of a connection have different
-//!   masks if one of these wraps differs.
+//! * The *mask* is computed from the direction's key and two counts of 16 bits each: how often the
+//!   sequence number has wrapped, and how often the acknowledgement number has wrapped. For a given
+//!   key, different counts always give different masks.
 //! * The checksum on the wire is the exclusive or of the packet's CRC32c and its mask. So a host
 //!   can compute a packet's mask, and merge packets with equal masks, even without knowing the
 //!   connection. Masks do not weaken the detection of corruption, because a CRC is linear.
@@ -114,7 +114,7 @@ impl Masks {
     }
 }
 
-/// A count of how often a direction's numbers have wrapped at a reference number, which only
+/// Counts how often a direction's numbers have wrapped up to a reference number, which only
 /// advances. The count is the upper half of a 32-bit number whose lower half is a [`Seq`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Wrapped(u16);
@@ -143,7 +143,7 @@ fn key(from: u32, to: u32) -> u32 {
     scramble(scramble(from) ^ to)
 }
 
-/// Returns the mask, which is a bijection of the wraps.
+/// Returns the mask. With the same `key`, different `wraps` have different masks.
 #[inline]
 fn mask(key: u32, wraps: Wraps) -> u32 {
     scramble(key ^ ((u32::from(wraps.seq) << 16) | u32::from(wraps.ack)))

@@ -4,11 +4,11 @@
 //!
 //! The sender's SYN advertises its `burst_length` and `initial_ack_burst_length`, unless the SYN
 //! has no options. Both parameters may change later. A receiver that acknowledges every
-//! `packets_to_ack` packets relies on a larger window. If the window is smaller, the sender stops
-//! before the next acknowledgement is due. Then the receiver probes, the probe's acknowledgement
-//! opens the window, and the sender continues. A packet that is merely late looks like such a stop.
-//! But a sender with a small window stops at the same distance from the last advertised number each
-//! time, and no packets arrive from beyond that distance.
+//! `packets_to_ack` packets relies on a window of at least as many packets. If the window is
+//! smaller, the sender stops before the next acknowledgement is due. Then the receiver probes, the
+//! probe's acknowledgement opens the window, and the sender continues. A packet that is merely late
+//! looks like such a stop. But a sender with a small window stops at the same distance from the
+//! last advertised number each time, and no packets arrive from beyond that distance.
 
 use super::config::Config;
 use super::options::Window;
@@ -34,7 +34,7 @@ pub(super) struct PeerWindow {
     farthest: u16,
     /// The proven window: the distance at which the sender stopped twice.
     proven: u16,
-    /// Number of packets for which `proven` stays valid.
+    /// Number of further packets for which `proven` stays valid.
     lease: u16,
     /// The window that the sender's SYN advertised, raised by packets from beyond it; or the window
     /// that this side granted.

@@ -23,9 +23,9 @@
 //!   hold in answer to duplicates.
 //! * The receiver never drops a packet within one burst of the last advertised number for lack of
 //!   room. So a receive queue exceeds its limit by at most one burst. Of a larger burst, the
-//!   receiver keeps 64 packets, or as many as the limit holds, because a burst must not outgrow the
-//!   socket's memory. The receiver drops other packets if there is no room, and requests them
-//!   later.
+//!   receiver keeps 64 packets, or as many as the limit holds if these are more. It keeps no more,
+//!   because a burst must not outgrow the socket's memory. The receiver drops other packets if
+//!   there is no room, and requests them later.
 //! * A sender's window is its own `burst_length`, which may be larger than ours. So the receiver
 //!   treats a packet as out of the window only if it is farther from the last advertised number
 //!   than any window reaches. A number beyond that distance could not be told from an earlier one.
@@ -529,7 +529,7 @@ impl Receiver {
             Request::Hole
         };
         // The packets that fill the hole will answer the request. They will not answer the
-        // acknowledgement for which `timed` measures the round trip.
+        // acknowledgement for which `timed` measures the round trip, so this measurement ends.
         self.timed = None;
     }
 

@@ -14,7 +14,8 @@ pub(super) fn doubled(base: Nanos, times: u8) -> Nanos {
     base.saturating_mul(1 << u64::from(times.min(MOST_DOUBLINGS)))
 }
 
-/// Round trips measured on packets that were sent once (Karn's rule).
+/// An estimate of the round trip time. It is measured only on packets that were sent once (Karn's
+/// rule).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Rtt {
     estimate: Option<Estimate>,

@@ -112,7 +112,7 @@ pub(super) struct Sender {
     una: Seq,
     /// The number of times that numbers have wrapped at `una`.
     wrapped: Wrapped,
-    /// The highest acknowledgement that opened a window; never after `una`.
+    /// The highest acknowledgement number that opened a window; at most `una`.
     window_start: Seq,
     next: Seq,
     high: Seq,

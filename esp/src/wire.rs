@@ -43,7 +43,8 @@ pub mod flags {
 
 /// The flags of a hold, an empty packet that acknowledges receipt and opens no window. The sender
 /// of the data need not keep or retransmit the acknowledged packets. It sends new packets only
-/// after the receiver has a turn or room. Without payload and `RRQ`, `TXS` has no other meaning.
+/// after the receiver has a turn or room. In a packet with neither payload nor `RRQ`, `TXS` means
+/// only this.
 pub(super) const HOLD: u8 = flags::ACK | flags::TXS;
 
 /// The flags of an empty packet that acknowledges, opens the window and sets the window's size. The

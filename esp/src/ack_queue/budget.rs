@@ -28,15 +28,16 @@ use super::super::timers::{Nanos, MICROSECOND, MILLISECOND};
 const SPAN: Nanos = 100 * MICROSECOND;
 const LEAST_COUNT: u32 = 16;
 
-/// The first packet of a turn may arrive later than the least round trip by at most the sum of this
-/// time and the time that 32 full packets take.
+/// Packets of a turn may queue in the port for at most this time plus the time that 32 full packets
+/// take. The queueing time is the time from the turn to its first packet, minus the least round
+/// trip.
 const DELAY: Nanos = 50 * MICROSECOND;
 
 /// A gap between packets that is longer than this is not counted as a part of a span.
 const PAUSE: Nanos = 2 * MILLISECOND;
 
-/// Number of packets for which a port with a buffer of 128 KiB has room, in addition to
-/// [unscheduled](super::UNSCHEDULED) ones.
+/// The first ceiling of the budget. A port with a buffer of 128 KiB has room for this many packets
+/// in addition to the [unscheduled](super::UNSCHEDULED) packets.
 const FIRST_CEILING: u32 = 42;
 const LEAST_CEILING: u32 = 8;
 
@@ -80,14 +81,14 @@ pub(in super::super) struct RateSample {
     pub(in super::super) packets: u16,
     /// Number of bytes on the wire.
     pub(in super::super) bytes: u32,
-    /// The time that the packets took.
+    /// The time in which the packets arrived.
     pub(in super::super) elapsed: Nanos,
 }
 
-/// Times from turns to their first packets.
+/// The times from a connection's turns to the first packet of each turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(in super::super) struct RoundTrip {
-    /// The time of the last turn.
+    /// The time from the last turn to the turn's first packet.
     pub(in super::super) last: Nanos,
     /// The least time from any turn of the connection to the turn's first packet.
     pub(in super::super) least: Nanos,
@@ -130,7 +131,7 @@ pub(in super::super) fn least_time(bytes: u32, rate: u32) -> Nanos {
 /// The budget of one device.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Budget {
-    /// Number of granted packets that have not arrived.
+    /// Number of packets that were granted and have not arrived.
     pub(super) in_flight: u32,
     /// The budget: additional turns are given while fewer packets than this are in flight.
     limit: u32,
@@ -144,7 +145,7 @@ pub(super) struct Budget {
     rate: u32,
     /// The link's rate, an upper bound of the port's rate, bytes in 2^16 ns; 0 if unknown.
     pub(super) link: u32,
-    /// Number of bytes of the largest packet on the wire.
+    /// Number of bytes that the largest packet takes on the wire.
     packet: u32,
     /// The time when packets last arrived.
     last: Nanos,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The hosts that have turns: their rounds, their debt, and whether they use their turns.
+//! A table of the hosts that have turns. It records each host's rounds and debt, and whether the
+//! host uses its turns.
 
 use super::{List, CREDIT, PARTS, ROUNDS};
 
@@ -24,8 +25,8 @@ pub(super) struct Host {
     key: u64,
     /// The first round in which the host has no turn.
     next: u32,
-    /// First turns that the host had in advance, in [`PARTS`]. Each round without a turn repays one
-    /// such turn.
+    /// First turns that the host had in advance, in [`PARTS`]. Each round in which the host has no
+    /// turn repays one such turn.
     debt: u8,
     /// The host's trust. If it is below 0, the host is untrusted, and its connections wait in a
     /// separate list.
@@ -101,7 +102,7 @@ impl Host {
         }
     }
 
-    /// Counts a turn in this round that did not make others wait.
+    /// Counts a turn in this round that was given at once, because no other connection waited.
     #[inline]
     pub(super) fn count(&mut self, round: u32) {
         self.debt = self.debt(round);

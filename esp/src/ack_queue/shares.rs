@@ -23,15 +23,15 @@ pub const UNSCHEDULED: u16 = 42;
 pub const CROWD: usize = 8;
 
 /// A connection without a share announces a longer transmission with a packet of this many payload
-/// bytes, which fit the shortest frame. So a port with a buffer of 128 KiB holds the announcements
-/// of 1,500 senders.
+/// bytes. Such a packet fits the shortest frame. So a port with a buffer of 128 KiB holds the
+/// announcements of 1,500 senders.
 pub const SHORT: usize = 35;
 
 /// A share of [`UNSCHEDULED`] lapses once its connection has not asked for a turn for this long, or
 /// up to twice as long.
 pub const LAPSE: Nanos = SECOND;
 
-/// The shares of [`UNSCHEDULED`] that count.
+/// The shares of [`UNSCHEDULED`] that have not lapsed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Shares {
     /// The number of the period in which the last share was given. Each period lasts [`LAPSE`], and
@@ -83,7 +83,8 @@ impl Shares {
         packets
     }
 
-    /// Stops counting old shares. The slots of their connections still have these shares.
+    /// Stops counting the shares that have lapsed. The connections' slots still contain these
+    /// shares.
     #[inline]
     fn forget(&mut self, now: Nanos) {
         let generation = u32::try_from(now / LAPSE).unwrap_or(u32::MAX);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Packets that arrive for a connection.
+//! Processes the packets that arrive for a connection.
 
 use super::super::outcome::{DropReason, Outcome, Room};
 use super::super::receiver::{Receiver, Taken};
@@ -19,8 +19,8 @@ impl Connection {
     }
 
     /// Processes a run of `count` packets for this connection, with one header: see
-    /// [`Header::of_run`]. Only data arrives as more than one packet. `room` describes the receive
-    /// queue without these packets.
+    /// [`Header::of_run`]. Only a run of data may have more than one packet. `room` describes the
+    /// receive queue without these packets.
     #[inline]
     pub fn on_packets(&mut self, header: &Header, count: u16, room: Room, now: Nanos) -> Outcome {
         self.stats.pkt_rx = self.stats.pkt_rx.wrapping_add(count.into());
@@ -83,8 +83,8 @@ impl Connection {
         self.receiver.drop_kept();
     }
 
-    /// Returns whether the caller should deliver the first kept packet, which has the number `seq`,
-    /// because no packet before it is missing.
+    /// Returns whether no packet before the first kept packet is missing, so that the caller should
+    /// deliver the kept packet. `seq` is the number of the kept packet.
     #[inline]
     pub fn reaches(&self, seq: Seq) -> bool {
         !seq.after(self.receiver.expected())
@@ -366,7 +366,8 @@ impl Connection {
     }
 
     /// Handles an unacceptable acknowledgement number. If the packet has data, the number may
-    /// merely be old: packets that were sent later have overtaken this one, and acknowledged more.
+    /// merely be old: packets that were sent later have overtaken this packet, and acknowledged
+    /// more than it does.
     #[cold]
     fn on_older(&self, header: &Header) -> Result<(), DropReason> {
         let overtaken = self.receiver.is_selective()

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Packets that a connection sends.
+//! Chooses the packets that a connection sends.
 
 use super::super::outcome::{Transmit, WriteQueue};
 use super::super::receiver::AckKind;

@@ -36,12 +36,12 @@ const SPAN: Nanos = 100 * MICROSECOND;
 /// Several senders share [`SPAN`] equally, but each has at least this part of it.
 const LEAST_SPAN: Nanos = 12 * MICROSECOND;
 
-/// A turn may end once its remaining packets arrive within this time, which covers the time until
-/// the next sender's first packets arrive. More packets would wait in the port, ahead of
-/// unscheduled ones.
+/// A turn may end while some of its packets have not arrived, if these arrive within this time.
+/// During this time the next sender's first packets are on their way. If more packets were left,
+/// they would wait in the port, and unscheduled packets would wait behind them.
 const HANDOVER: Nanos = 300 * MICROSECOND;
 
-/// Number of packets that a switch and a sender store before they forward the first one.
+/// Number of packets that a switch and a sender store before the first packet is forwarded.
 const STORED: u16 = 2;
 
 /// Minimum number of packets that must arrive after the first ones to show a rate.
@@ -182,7 +182,7 @@ pub(super) struct Grants {
     wanted: u16,
     /// The largest window that fits the path, as a loss has shown.
     ceiling: u16,
-    /// Number of packets for which `ceiling` remains valid.
+    /// Number of further packets for which `ceiling` stays valid.
     lease: u32,
     /// Half of the size of the receive buffer, in bytes. A larger burst would keep the receiver
     /// congested.
@@ -205,7 +205,8 @@ pub(super) struct Grants {
     link: u32,
     /// The current measurement of `pace`.
     pace_sample: PaceSample,
-    /// Whether senders to other devices, which this receiver does not schedule, share the path.
+    /// Whether the path is shared with senders that this receiver does not schedule, because they
+    /// send to other devices.
     shared: bool,
     /// Number of consecutive turns that indicate a shared path.
     shared_turns: u8,

@@ -48,8 +48,8 @@ impl Receiver {
         self.peer.widen_span(window);
     }
 
-    /// Handles a skip: the sender skips those numbers before `to` that were not received. `una` is
-    /// the sender's first unacknowledged number, which a forger does not know.
+    /// Handles a skip: the sender skips the numbers from the expected one up to the one before
+    /// `to`. `una` is the sender's first unacknowledged number, which a forger does not know.
     #[cold]
     pub(super) fn on_skip(&mut self, una: Seq, to: Seq) {
         if self.skipped.is_some_and(|(_, last)| last == to) {
@@ -71,7 +71,8 @@ impl Receiver {
         self.drop_kept();
         self.expected = to;
         self.note_seen(to);
-        // The distances of other numbers from the last advertised number must not change.
+        // Advance by the number of skipped numbers, so that skipped numbers do not use up the
+        // window.
         self.last_advertised = self.last_advertised.add(skipped);
         self.allowed = self.allowed.add(skipped);
         self.announced = self.announced.map(|start| start.add(skipped));

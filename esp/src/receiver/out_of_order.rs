@@ -92,7 +92,7 @@ pub(super) struct OutOfOrder {
     late_since: Nanos,
     /// Number of steps by which the receiver waits longer because packets were reordered.
     slack: u8,
-    /// Number of losses since the last step.
+    /// Number of real losses since a step of `slack` was last added or undone.
     real_losses: u8,
     /// The first number of the window in which losses are counted.
     loss_window: Seq,
@@ -344,7 +344,7 @@ impl Receiver {
     #[inline(never)]
     pub(super) fn close_hole(&mut self, packets: u16, now: Nanos) {
         if self.out_of_order.advance(packets, now) {
-            // The packet was late, so it does not answer the request.
+            // The packet was late and does not answer the request, so it shows no round trip.
             self.timed = None;
         }
         if self.out_of_order.lost_below == 0 || self.out_of_order.wanted().is_empty() {
