@@ -11,7 +11,8 @@ use criterion::{criterion_group, criterion_main, Criterion};
 use edp::ports::{self, DYNAMIC};
 use edp::wire::{Header, HEADER_LEN};
 
-/// A frame of 64 bytes without its Ethernet header: most of it is padding.
+/// Number of bytes after the Ethernet header in the shortest Ethernet frame (64 bytes). Most of
+/// these bytes are padding.
 const FRAME_LEN: usize = 50;
 
 const HEADER: Header = Header {

@@ -2,8 +2,8 @@
 
 //! Ethernet Datagram Protocol: its wire format and its decisions.
 //!
-//! Nothing here owns memory, takes a lock or reads a clock. Cargo builds the same sources for
-//! tests, and the kernel module builds them in. A panic there would be a kernel BUG, so no function
+//! Nothing here owns memory, takes a lock or reads a clock. Cargo builds these sources for tests,
+//! and the kernel module contains them, too. A panic there would be a kernel BUG, so no function
 //! here can panic.
 //!
 //! * [`wire`]: the header's six bytes, and the checksum that may follow the payload.

@@ -2,21 +2,22 @@
 
 //! A cache of other hosts' answers to queries, and of the hosts that did not answer.
 //!
-//! This host queries a peer when it sends the peer a datagram that not every host accepts. The
-//! datagram does not wait for the answer; the limit in the answer holds for later datagrams. A peer
-//! that is still in use is queried again before its answer expires. The caller has an array of
-//! [`Bucket`]s, and chooses the bucket of a peer by a keyed hash. So an attacker cannot fill
-//! another peer's bucket.
+//! This host queries a peer when it sends the peer a datagram that some hosts would be unable to
+//! accept. The datagram does not wait for the answer; the limit in the answer holds for later
+//! datagrams. A peer that is still in use is queried again before its answer expires. The caller
+//! has an array of [`Bucket`]s, and chooses the bucket of a peer by a keyed hash. So an attacker
+//! cannot fill another peer's bucket.
 //!
 //! A connection may wait for the answer ([`Bucket::await_answer`]). All connections that are opened
-//! during a wait share it. If the peer does not answer during a wait, no connection waits for this
-//! peer for the time [`REST`]. The time doubles with each further wait without an answer.
+//! during a wait share this wait. If the peer does not answer in time, connections to this peer are
+//! opened without a wait until the time [`REST`] has passed. The time doubles with each further
+//! wait without an answer.
 //!
 //! Times are in nanoseconds of a monotonic clock.
 
 use super::query::{flags, Capabilities, Nonce};
 
-/// Peers in a bucket.
+/// Maximum number of peers in a bucket.
 const WAYS: usize = 4;
 
 const SECOND: u64 = 1_000_000_000;
@@ -26,15 +27,16 @@ const SECOND: u64 = 1_000_000_000;
 pub const QUERY_INTERVAL: u64 = SECOND;
 /// The time for which an answer is valid, nanoseconds.
 pub const ANSWER_LIFETIME: u64 = 60 * SECOND;
-/// The age of a valid answer, in nanoseconds, from which on a look-up sends another query to
-/// refresh the answer.
+/// If a valid answer is at least this old, in nanoseconds, a look-up sends another query to refresh
+/// the answer.
 pub const REFRESH_AFTER: u64 = ANSWER_LIFETIME / 2;
 /// If a peer did not answer within [`QUERY_INTERVAL`], it is not queried again for this further
 /// time, in nanoseconds.
 pub const SILENCE_BACKOFF: u64 = 10 * SECOND;
 
-/// After a connection has waited in vain for a peer's answer, no connection waits for this peer for
-/// this long, in nanoseconds. The time doubles with each further wait in vain, up to [`REST_MAX`].
+/// After a connection has waited in vain for a peer's answer, connections to this peer are opened
+/// without a wait during this time, in nanoseconds. The time doubles with each further wait in
+/// vain, up to [`REST_MAX`].
 pub const REST: u64 = 60 * SECOND;
 /// The upper bound of [`REST`], nanoseconds.
 pub const REST_MAX: u64 = 16 * REST;
@@ -72,7 +74,8 @@ pub struct Peer {
 pub struct Answer {
     /// The largest datagram that the peer accepts, bytes.
     pub largest: u16,
-    /// Whether the peer accepts mapped connections, which stand for TCP ones.
+    /// Whether the peer accepts mapped connections (ESP connections that stand for TCP
+    /// connections).
     pub mapped: bool,
 }
 
@@ -85,11 +88,11 @@ struct Entry {
     queried_at: u64,
     /// The nonce of the last query, until it is answered.
     pending: Option<Nonce>,
-    /// The last answer, and when it arrived.
+    /// The last answer, and the time at which it arrived.
     answer: Option<(Answer, u64)>,
     /// Whether the peer has ever answered.
     answered: bool,
-    /// When the last wait for an answer began.
+    /// The time at which the last wait for an answer began.
     waited_at: u64,
     /// Number of waits since the last answer.
     waits: u8,
@@ -104,7 +107,7 @@ impl Entry {
         self.is_used() && self.peer == *peer
     }
 
-    /// Returns the last answer, if it is valid at `now`, and its age.
+    /// Returns the last answer and its age, if the answer is valid at `now`.
     fn valid_answer(&self, now: u64) -> Option<(Answer, u64)> {
         let (answer, at) = self.answer?;
         let age = now.saturating_sub(at);
@@ -126,8 +129,8 @@ impl Entry {
     }
 
     /// Returns the entry's worth. Eviction takes the entry that is worth least. An entry with a
-    /// valid answer is worth more than one without. If both or neither of two entries have one, the
-    /// peer that was queried later is worth more.
+    /// valid answer is worth more than one without. If both of two entries have a valid answer, or
+    /// neither has one, the entry whose peer was queried later is worth more.
     fn worth(&self, now: u64) -> (bool, u64) {
         (self.valid_answer(now).is_some(), self.queried_at)
     }
@@ -148,8 +151,8 @@ impl Entry {
         }
     }
 
-    /// Returns for how long after the last wait a connection with `patience` does not begin a new
-    /// wait.
+    /// Returns how long after the start of the last wait a connection with `patience` may begin a
+    /// new wait, in nanoseconds.
     fn rest(&self, patience: Patience) -> u64 {
         let (first, most) = if patience.expects || self.answered {
             (REST_EXPECTED, REST_EXPECTED_MAX)
@@ -162,8 +165,9 @@ impl Entry {
         }
     }
 
-    /// Returns the end of the wait of a connection that is opened at `now`, and a nonce from
-    /// `nonce` if a query is due. Returns `None` if the connection does not wait.
+    /// Returns the time at which the wait of a connection ends, if the connection is opened at
+    /// `now`. If a query is due, also returns a nonce from `nonce`. Returns `None` if the
+    /// connection does not wait.
     fn wait(
         &mut self,
         now: u64,

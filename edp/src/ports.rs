@@ -36,7 +36,8 @@ pub const fn conflicts(holder: Claim, other: Claim) -> bool {
 /// port is free in either range; never returns 0.
 ///
 /// * `offset`: a random number.
-/// * `next_free`: returns the first port without an owner from the given one on.
+/// * `next_free`: a function that returns the first port without an owner, where the search starts
+///   with the argument.
 pub fn pick(offset: u16, next_free: impl Fn(u16) -> Option<u16>) -> Option<u16> {
     let pick_in = |range: RangeInclusive<u16>| {
         let free_from = |port| next_free(port).filter(|port| range.contains(port));
@@ -51,7 +52,7 @@ pub fn pick(offset: u16, next_free: impl Fn(u16) -> Option<u16>) -> Option<u16> 
 ///
 /// `offset` combines a secret for the destination with a counter. The counter advances with each
 /// port taken for this destination (RFC 6056, 3.3.4). So other hosts cannot predict the next port,
-/// and a port is reused for a destination only after all other ports.
+/// and a port is reused for a destination only after all other ports were used.
 pub fn candidates(offset: u16) -> impl Iterator<Item = u16> {
     let around = move |range: RangeInclusive<u16>| {
         let first = start(&range, offset);
@@ -60,7 +61,7 @@ pub fn candidates(offset: u16) -> impl Iterator<Item = u16> {
     around(DYNAMIC).chain(around(REGISTERED))
 }
 
-/// Returns the port that is `offset` after the first one of the range, with wrap-around.
+/// Returns the port that is `offset` ports after the first port of the range, with wrap-around.
 fn start(range: &RangeInclusive<u16>, offset: u16) -> u16 {
     let (first, last) = (*range.start(), *range.end());
     // A range is not empty, and its length is less than 2^16.

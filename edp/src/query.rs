@@ -36,9 +36,9 @@ pub const VERSION: u8 = 1;
 
 /// Number of meaningful bytes of a query; more bytes may follow.
 pub const QUERY_LEN: usize = 5;
-/// Bytes of the answer that [`Host::answer`] returns.
+/// Length of the answer that [`Host::answer`] returns, in bytes.
 pub const ANSWER_LEN: usize = 30;
-/// Maximum number of bytes of an answer.
+/// Length of the longest answer, in bytes.
 pub const ANSWER_MAX: usize = 40;
 
 /// Bits of [`Capabilities::flags`].
@@ -81,11 +81,12 @@ pub struct Host {
     pub initial_ack_burst_length: u16,
     /// The host's value of ESP's `packets_to_ack`.
     pub packets_to_ack: u16,
-    /// Whether the host accepts mapped connections, which stand for TCP ones.
+    /// Whether the host accepts mapped connections (ESP connections that stand for TCP
+    /// connections).
     pub mapped: bool,
 }
 
-/// Another host's answer.
+/// The contents of another host's answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Capabilities {
     /// The version of the host's protocols.
@@ -176,7 +177,8 @@ impl Host {
 }
 
 impl Capabilities {
-    /// Reads the payload of an answer. If an option is repeated, the last one counts.
+    /// Returns the nonce and the contents of an answer with this `payload`. If an option is
+    /// repeated, the last one counts.
     pub fn of_answer(payload: &[u8]) -> Option<(Nonce, Self)> {
         match *payload {
             [ANSWER, n0, n1, n2, n3, ref options @ ..] => {

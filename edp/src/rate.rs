@@ -4,13 +4,13 @@
 //! answer per [`INTERVAL`]. The kernel limits ICMP in the same way.
 //!
 //! The generic cell rate algorithm needs one number: the time at which the next answer would be due
-//! if answers were sent at exactly this rate. This time may be ahead of the clock by the time that
-//! a burst takes at this rate.
+//! if answers were sent at exactly this rate. This time may be later than the present, but by no
+//! more than the time that a burst takes at this rate.
 
-/// Nanoseconds between two answers: 1000 per second.
+/// Nanoseconds between two answers at the steady rate of 1000 answers per second.
 pub const INTERVAL: u64 = 1_000_000;
 
-/// Answers that may be sent at once.
+/// Maximum number of answers that may be sent at once.
 pub const BURST: u64 = 50;
 
 /// Decides whether an answer may be sent at `now`. `due` is 0 for the first answer, and then the

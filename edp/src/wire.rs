@@ -11,10 +11,10 @@
 //! The length is needed because Ethernet pads short frames (Reinhardt 2006). Its top bit says that
 //! a checksum follows the payload: the CRC32c (Castagnoli) of header and payload, big-endian.
 
-/// Bytes of the header.
+/// Length of the header, in bytes.
 pub const HEADER_LEN: usize = 6;
 
-/// Bytes of the checksum after the payload.
+/// Length of the checksum that may follow the payload, in bytes.
 pub const CHECKSUM_LEN: usize = 4;
 
 /// The maximum payload that the length field can express, bytes.

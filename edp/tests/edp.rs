@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The datagram protocol's wire format and its decisions.
+//! Tests of the datagram protocol's wire format and of its decisions.
 
 use std::cell::Cell;
 use std::collections::HashSet;
@@ -19,7 +19,7 @@ fn header() -> impl Strategy<Value = wire::Header> {
     })
 }
 
-/// Returns the number of bytes of payload and checksum.
+/// Returns the length of the payload together with the checksum, in bytes.
 fn end(header: &wire::Header) -> usize {
     usize::from(header.len) + wire::checksum_len(header.has_checksum)
 }

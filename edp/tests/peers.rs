@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The cache of other hosts' answers, and the times at which it queries these hosts.
+//! Tests of the cache of other hosts' answers, and of the times at which this host queries the
+//! others.
 
 use std::collections::HashMap;
 
@@ -24,7 +25,7 @@ fn nonce(number: u32) -> [u8; 4] {
     number.to_be_bytes()
 }
 
-/// Returns the answer of a host with this largest datagram.
+/// Returns the answer of a host that reports `largest_datagram`.
 fn answer_with(largest_datagram: Option<u16>) -> Capabilities {
     Capabilities {
         largest_datagram,
@@ -96,7 +97,8 @@ fn a_peer_in_use_is_queried_again_before_its_answer_expires() {
     assert_eq!(look_up(old - 1, 8), Known::Answer(LARGE, None));
     assert_eq!(look_up(old, 8), Known::Answer(LARGE, Some(nonce(8))));
     assert_eq!(look_up(old + 1, 9), Known::Answer(LARGE, None));
-    // A silent peer is queried now and then. Its last answer stays valid until the answer expires.
+    // A silent peer is queried again after a pause. Its last answer stays valid until the answer
+    // expires.
     let again = old + QUERY_INTERVAL + SILENCE_BACKOFF;
     assert_eq!(look_up(again - 1, 9), Known::Answer(LARGE, None));
     assert_eq!(look_up(again, 9), Known::Answer(LARGE, Some(nonce(9))));
@@ -274,7 +276,8 @@ fn a_wait_uses_the_query_of_a_datagram() {
     let end = START + MILLISECOND;
     assert_eq!(wait(&mut bucket, START + 1, PATIENT), Some((end, false)));
     assert!(bucket.on_answer(&peer(1), START + 2, nonce(6), &answer_with(None)));
-    // The datagram's query is too old to be answered soon, and too young to be repeated.
+    // In this case, the datagram's query is too old for the connection to wait for its answer, and
+    // too recent to be repeated.
     let mut bucket = Bucket::default();
     bucket.look_up(&peer(1), START, || nonce(6));
     assert_eq!(wait(&mut bucket, end, PATIENT), None);
@@ -295,7 +298,7 @@ fn without_patience_nothing_waits() {
     let mut known = |now| bucket.await_answer(&peer(1), now, none, || nonce(7));
     assert_eq!(known(START), Known::Query(nonce(7)));
     assert_eq!(known(START + 1), Known::Nothing);
-    // A longer wait than the time between two queries would never end.
+    // A wait ends after the time between two queries, even if the caller permits a longer wait.
     let mut bucket = Bucket::default();
     let most = Patience {
         bound: u64::MAX,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Queries, their answers, and the rate limit of answers.
+//! Tests of queries, of their answers, and of the rate limit of answers.
 
 use edp::query::{self, flags, Capabilities, Host};
 use edp::{echo, rate, wire};
@@ -126,7 +126,7 @@ fn a_burst_is_answered_at_once_and_then_one_per_interval() {
     assert_eq!(rate::admit(due, now + rate::INTERVAL - 1), None);
     let next = rate::admit(due, now + rate::INTERVAL).unwrap();
     assert_eq!(rate::admit(next, now + rate::INTERVAL), None);
-    // After a pause there may be another burst, but no more.
+    // However long the pause, the next burst is no longer than the first.
     let later = now + 100 * rate::BURST * rate::INTERVAL;
     let again = rate::admit(due, later).unwrap();
     assert_eq!(again, later + rate::INTERVAL);

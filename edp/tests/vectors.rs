@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The test vectors of `docs/edp-vectors.txt`, bytes in and bytes out.
+//! Tests with the vectors of `docs/edp-vectors.txt`: for given bytes of input, the bytes of output.
 
 use edp::query::{self, Host};
 use edp::wire::{Header, CHECKSUM_LEN, HEADER_LEN};
