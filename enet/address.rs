@@ -17,7 +17,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 /// The interface index that stands for every interface (`ENET_INTERFACE_ANY`).
 pub(crate) const INTERFACE_ANY: u32 = 0;
 
-/// One end of a conversation.
+/// The address of one end of a conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(crate) struct Address {
     pub(crate) port: u16,

@@ -52,7 +52,7 @@ module! {
     authors: ["The enet authors"],
     description: "PF_ENET: datagrams (EDP) and reliable streams (ESP) straight on Ethernet",
     license: "GPL",
-    // The last two aliases are for mapped sockets: opening one loads the module through them.
+    // The last two aliases load the module when a program opens a mapped socket.
     alias: ["net-pf-28", "net-pf-2-proto-259-type-1", "net-pf-10-proto-259-type-1"],
 }
 

@@ -36,7 +36,7 @@ const NO_HEADER: esp::Header = esp::Header {
     flags: 0,
 };
 
-/// Returns the origin of a frame, without its port.
+/// Returns the address that a frame came from, with 0 in place of the port.
 fn origin(skb: &Buffer, device: &Device) -> Address {
     Address {
         port: 0,

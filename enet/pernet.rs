@@ -43,19 +43,19 @@ pub(crate) struct NetState {
     pub(crate) esp_connections: Map<Esp>,
     /// ESP sockets that listen, by local port.
     pub(crate) esp_listeners: Table<Esp, LookupLink>,
-    /// ESP sockets that listen beside a TCP listener (its companions), by port.
+    /// ESP sockets that listen as companions of TCP listeners, by port.
     pub(crate) mapped_listeners: Table<Esp, LookupLink>,
     /// Destinations that refused a mapped connection over ESP.
     pub(crate) mapped_refusals: Refusals,
-    /// The peers with which mapped sockets may use ESP.
+    /// The rules that decide with which peers mapped sockets may use ESP.
     pub(crate) mapped_rules: Rules,
-    /// Mapped sockets that wait for a host before they connect.
+    /// Mapped sockets that wait for a host's answer or Ethernet address before they connect.
     pub(crate) mapped_askers: Askers,
     /// The connections of mapped sockets, with the protocol that carries each.
     pub(crate) mapped_connections: Connections,
     /// The ACK queues, by device.
     pub(crate) esp_queues: AckQueues<Esp>,
-    /// The number of device changes.
+    /// The number of changes of devices so far; wraps.
     pub(crate) device_changes: AtomicU32,
     /// Counters of events.
     pub(crate) statistics: Arc<Statistics>,

@@ -95,9 +95,9 @@ statistics! {
     EdpInQueriesRefused,
     /// Queries that the module sent.
     EdpOutQueries,
-    /// Dropped: sent to a group or to a different host, or with a group as the source.
+    /// Answers received to queries that the module sent.
     EdpInAnswers,
-    /// Dropped: sent to a group, to another host, or by a group.
+    /// Dropped: sent to a group or to a different host, or with a group as the source.
     EdpInNotOurs,
     /// Dropped: too short for the header, or for the length that the header states.
     EdpInMalformed,
@@ -109,11 +109,11 @@ statistics! {
     EdpInFilter,
     /// Dropped: the receive buffer is full.
     EdpInReceiveBuffer,
-    /// Mapped sockets' connections over ESP that this host opened.
+    /// Dropped: the checksum is wrong.
     EdpInCsumErrors,
-    /// Mapped sockets' connections over ESP that this host accepted.
+    /// Mapped sockets' connections over ESP that this host opened.
     MappedActiveOpens,
-    /// Connections of mapped sockets over ESP, accepted here.
+    /// Mapped sockets' connections over ESP that this host accepted.
     MappedPassiveOpens,
     /// Connection attempts of mapped sockets that waited for a host to answer a query, or for its
     /// Ethernet address.

@@ -32,7 +32,7 @@ const ROUND_TRIP_TIME: RangeInclusive<u32> = 10..=1_000_000;
 /// acknowledgement that waits for data, and at most a second.
 const RETRANSMISSION_TIME_MIN: RangeInclusive<u32> = 2_000..=1_000_000;
 const NSEC_PER_USEC: u64 = 1_000;
-/// The value of the setting `checksum` with which the link speed of a connection's device decides
+/// If the setting `checksum` has this value, the link speed of a connection's device decides
 /// whether the connection asks for checksums.
 const BY_SPEED: u32 = 2;
 /// Link speed in Mbit/s from which on [`BY_SPEED`] selects checksums. At this speed, 16-bit
@@ -74,7 +74,7 @@ pub(crate) struct Live {
     user_timeout: AtomicU32,
     /// Whether new connections ask for checksums: 0, 1 or [`BY_SPEED`].
     checksum: AtomicU32,
-    /// Whether new connections keep packets behind a hole: 0 or 1.
+    /// Whether new connections keep out-of-order packets: 0 or 1.
     selective: AtomicU32,
 }
 

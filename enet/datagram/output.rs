@@ -48,7 +48,7 @@ pub(super) fn fits_peer(device: &Device, to: &Address, len: usize, with_checksum
 
 #[inline(never)]
 fn fits_limit(device: &Device, to: &Address, len: usize) -> Result {
-    // Only the device limits datagrams within this host.
+    // A datagram to this host needs no look-up, because only the device limits its length.
     if to.mac == device.address() {
         return Ok(());
     }

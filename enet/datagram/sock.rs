@@ -72,7 +72,7 @@ impl Shared {
 /// A locked EDP socket.
 pub(super) type LockedEdp<'a> = Locked<'a, Edp>;
 
-/// A datagram of several sends that is not complete.
+/// An incomplete datagram, to which further sends append.
 pub(crate) struct Pending {
     pub(super) skb: Skb,
     pub(super) to: Address,

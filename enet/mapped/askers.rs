@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Companions of sockets that connect and wait for a host, before ESP's or TCP's SYN is sent: for
-//! its answer to a query, or for its Ethernet address.
+//! A list of companions that wait while their sockets connect, before a SYN of ESP or TCP is sent.
+//! (A companion is the ESP socket that shares the descriptor of a TCP socket.) Each waits for a
+//! host's answer to a query, or for a host's Ethernet address.
 //!
-//! The list holds them, and is searched for each answer and each change of a neighbour. Its length
-//! is bounded, so an event wakes a bounded number of calls.
+//! The list is searched for each answer and each change of a neighbour. The length of the list is
+//! bounded, so an event wakes a bounded number of calls.
 
 use crate::net::errno::prelude::*;
 use crate::{
@@ -21,14 +22,15 @@ use core::sync::atomic::{
     Ordering::{Relaxed, SeqCst},
 };
 
-/// Buckets of the list, as a power of two.
+/// Base-2 logarithm of the number of buckets in the list.
 const BITS: u32 = 6;
 
 /// Maximum number of companions in the list.
 const MOST: u32 = 1024;
 
-/// The event that a companion waits for. The key does not tell apart hosts with the same address
-/// behind several devices, so a companion that is woken looks.
+/// The event that a companion waits for. The key is the same for hosts that have the same address
+/// behind different devices, so a call that is woken must check whether the event concerns its
+/// host.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Awaited {
     /// The answer of the host with this Ethernet address.
@@ -70,8 +72,8 @@ impl Askers {
         })
     }
 
-    /// Lists a companion, or changes what it waits for. Look after this whether that has happened.
-    /// Returns whether there was a change.
+    /// Lists a companion, or changes the event that it waits for. Returns whether the list has
+    /// changed. If so, the caller must then check whether the event has already occurred.
     ///
     /// # Errors
     ///
@@ -91,7 +93,7 @@ impl Askers {
         self.count.fetch_add(1, Relaxed);
         asking.set_key(key);
         drop(guard);
-        // Pairs with the fence in `wake`: either that sees the companion, or the caller sees the
+        // Pairs with the fence in `wake`: either `wake` sees the companion, or the caller sees the
         // event.
         fence(SeqCst);
         Ok(true)
@@ -118,15 +120,15 @@ impl Askers {
         true
     }
 
-    /// Ends the wait of a companion whose time is over, and makes its calls look. The companion may
-    /// have no call that would leave the list. It enters the list again if there is still something
-    /// to wait for.
+    /// Removes a companion whose wait has timed out, and wakes its calls. Otherwise a companion
+    /// without a running call would stay in the list. A call that must wait further lists the
+    /// companion again.
     pub(crate) fn expire(&self, sock: &Sock<Esp>) {
         self.remove(&self.sockets.lock(), sock);
         tell(sock);
     }
 
-    /// Makes the calls look that wait for what has happened. Callable in any context.
+    /// Wakes the calls that wait for the event `happened`. Callable in any context.
     pub(crate) fn wake(&self, happened: Awaited) {
         fence(SeqCst);
         if self.count.load(Relaxed) == 0 {
@@ -142,7 +144,7 @@ impl Askers {
         });
     }
 
-    /// Makes all waiting calls look, after a device has gone.
+    /// Wakes all calls that wait, because a device was removed.
     pub(crate) fn wake_all(&self) {
         self.sockets.for_each(tell);
     }

@@ -49,7 +49,7 @@ impl Carrier {
     }
 }
 
-/// The connections of a namespace, by inode number of the descriptor.
+/// The carriers of a namespace's mapped connections, by inode number of the descriptor.
 pub(crate) struct Connections(Pin<KBox<Mutex<RBTree<u64, Carrier>>>>);
 
 impl Connections {

@@ -39,10 +39,10 @@ use crate::{
 /// again after a second. TCP's SYN would wait as well, and fails after about three seconds.
 const NEIGHBOUR_WAIT: u64 = 1_500_000_000;
 
-/// How many times as long a connection waits for the answer of a host that a rule names.
+/// A connection waits this many times as long for a host's answer if a rule names the host.
 const NAMED: u64 = 10;
 
-/// Stream sockets that are served as mapped ones.
+/// An implementation of stream sockets that serves them as mapped sockets.
 pub(super) trait Mapped: Streams<Protocol = Esp, Record = Record> {}
 
 impl<M: Streams<Protocol = Esp, Record = Record>> Mapped for M {}
@@ -58,13 +58,13 @@ pub(super) struct Wait {
     pub(super) awaited: Awaited,
     /// The device that leads to the host.
     ifindex: u32,
-    /// When the wait ends, nanoseconds.
+    /// The time at which the wait ends, in nanoseconds.
     pub(super) until: u64,
     pub(super) ends: esp::Mapped,
 }
 
 impl Wait {
-    /// Returns the statistic of a connection that cannot wait.
+    /// Returns the statistic that counts the connection if it cannot wait, so that TCP carries it.
     pub(super) fn reason(&self) -> Statistic {
         match self.awaited {
             Awaited::Answer(_) => Statistic::MappedTcpUnknown,
@@ -106,7 +106,7 @@ impl Query {
     }
 }
 
-/// A connection that ESP may carry, as far as can be said before its route is known.
+/// A connection that ESP may carry unless its route, which is not known yet, prevents this.
 struct Candidate {
     own: InternetEnd,
     from: [u8; 4],
@@ -116,11 +116,12 @@ struct Candidate {
 }
 
 impl Candidate {
-    /// Examines what a program and its socket ask for.
+    /// Checks the settings, the rules, the options of the socket, and the address that the program
+    /// passed to `connect`.
     ///
     /// # Errors
     ///
-    /// The statistic of the reason why TCP has to carry the connection.
+    /// The statistic that counts the reason why TCP has to carry the connection.
     fn of<M: Mapped>(
         call: &StreamCall<'_, M>,
         name: &[u8],
@@ -163,7 +164,7 @@ impl Candidate {
         })
     }
 
-    /// Returns the connection's ends; `source` is the local address.
+    /// Returns the two ends of the connection, of which `source` is the local address.
     fn ends(&self, source: [u8; 4]) -> esp::Mapped {
         esp::Mapped {
             source: InternetEnd::of_v4(source, self.own.port).into(),
@@ -171,11 +172,12 @@ impl Candidate {
         }
     }
 
-    /// Returns the wait for the neighbour's Ethernet address, which is unknown.
+    /// Begins or continues the wait for the neighbour's Ethernet address, which is unknown.
     ///
     /// # Errors
     ///
-    /// The statistic of TCP's connections, if the wait is over or there is none.
+    /// Fails if the wait is over, or if the connection must not wait. The error is the statistic
+    /// that counts the reason why TCP has to carry the connection.
     fn await_neighbour(
         &self,
         net: &Net,
@@ -204,11 +206,11 @@ impl Candidate {
         })
     }
 
-    /// Returns what is to be done with the connection, whose destination is at `hop`.
+    /// Returns the next step of the connection, whose destination is at `hop`.
     ///
     /// # Errors
     ///
-    /// The statistic of the reason why TCP has to carry the connection.
+    /// The statistic that counts the reason why TCP has to carry the connection.
     fn at(
         &self,
         hop: &Hop,
@@ -230,8 +232,8 @@ impl Candidate {
         if device.is_none_or(|device| usable(device).is_err()) {
             return Err(Statistic::MappedTcpRoute);
         }
-        // An attempt waits for an answer once, even if another host's entry takes the place of the
-        // host's entry during the wait.
+        // An attempt waits for an answer only once, even if the cache evicts the host's entry
+        // during the wait.
         let known = match deadlines.answer {
             0 => net_state.edp_peers.await_answer(&peer, self.patience),
             _ => net_state.edp_peers.look_up(&peer),
@@ -261,7 +263,7 @@ impl Candidate {
 ///
 /// # Errors
 ///
-/// The statistic that counts the reason against ESP.
+/// Fails if TCP has to carry the connection. The error is the statistic that counts the reason.
 pub(super) fn plan<M: Mapped>(
     call: &StreamCall<'_, M>,
     name: &[u8],

@@ -40,8 +40,8 @@ pub(super) enum Phase {
 /// Number of bytes of the longest address that is stored: `struct sockaddr_in6`.
 const NAME_MAX: usize = 28;
 
-/// The times at which an attempt to connect stops waiting, in nanoseconds. Each is 0 if the attempt
-/// has not waited so far.
+/// The times at which an attempt to connect stops waiting, in nanoseconds. Each is 0 until the
+/// attempt begins that wait.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Deadlines {
     /// The end of the wait for the host's Ethernet address.
@@ -87,7 +87,7 @@ impl Attempt {
     ///
     /// # Errors
     ///
-    /// The error that `connect` returns, if a call has abandoned the attempt.
+    /// Fails if a call has abandoned the attempt, with the error that `connect` returns.
     pub(super) fn stands(&self) -> Result {
         self.given_up.map_or(Ok(()), Err)
     }

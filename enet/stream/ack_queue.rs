@@ -98,7 +98,7 @@ impl Due {
         self.0
     }
 
-    /// Combines two results: a turn is due if it is due by `self` or by `other`.
+    /// Combines two results: a turn is due if one is due according to `self` or `other`.
     #[inline]
     pub(super) fn or(self, other: Due) -> Due {
         Due(self.0 || other.0)

@@ -28,7 +28,8 @@ use core::{mem, sync::atomic::Ordering::Relaxed};
 use kernel::ffi::c_long;
 
 /// Number of windows that the send buffer holds. Like TCP's send buffer, it holds twice the data in
-/// flight: TCP has one congestion window in flight, ESP has two windows.
+/// flight. TCP has one congestion window in flight; ESP has two windows, so its send buffer holds
+/// four.
 const WINDOWS_IN_BUFFER: u32 = 4;
 
 /// Sends the packet that `MSG_MORE` holds back. No more data follow, because the file that the
@@ -332,7 +333,7 @@ struct Progress {
     copied: usize,
     /// Offset of a peek from the first unread byte, in bytes.
     offset: usize,
-    /// Number of received bytes from which on the call may return.
+    /// The call may return once it has received this many bytes.
     target: usize,
     len: usize,
     flags: i32,
@@ -605,8 +606,8 @@ fn peek(guard: &mut Guard<'_, Esp>, msg: &mut Message<'_>, progress: &mut Progre
     Ok(())
 }
 
-/// Copies up to `there` bytes from offset `start`. With `MSG_TRUNC`, discards the bytes instead, as
-/// in TCP.
+/// Copies to the user at most `there` bytes of `skb`, which are its unread bytes from offset
+/// `start` on. With `MSG_TRUNC`, discards the bytes instead, as in TCP.
 #[inline]
 fn copy(
     sock: &Sock<Esp>,

@@ -4,8 +4,8 @@
 //!
 //! A copy of a client's first packet may arrive after its connection has ended. Each used cookie
 //! leaves a 32-bit mark in a table of fixed size, where it replaces the mark at the same index. So
-//! a flood of clients with cookies takes no memory, but shortens the time in which copies are
-//! recognized.
+//! a flood of clients with cookies needs no further memory. But the flood replaces marks sooner, so
+//! copies are recognized for a shorter time.
 
 use crate::esp::cookie::{Mark, MARKS};
 use crate::net::errno::prelude::*;

@@ -23,8 +23,8 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire};
 
 /// Makes the connections through device `ifindex` examine the device again. Does not wait for tasks
 /// that own a socket, since an access to user memory may delay them indefinitely. Such a task
-/// examines the device when it releases the socket. If the device has no ACK queue, it has had no
-/// connection, so the connections are not searched.
+/// examines the device when it releases the socket. Only a device with an ACK queue has had
+/// connections, so the search is skipped for other devices.
 pub(crate) fn tell(net_state: &NetState, ifindex: u32) {
     // A processor that sees the new number also sees the change of the device.
     let change = net_state

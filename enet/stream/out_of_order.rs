@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Received packets behind a hole, which wait until the missing packets arrive. The engine decides
-//! which packets are kept, and when they are next in the stream. Kept packets are charged like
-//! packets in the receive queue, and are the first to be dropped if there is no room.
+//! Out-of-order packets, which are kept until the missing packets before them arrive. The engine
+//! decides which packets are kept, and when they are next in the stream. Kept packets are charged
+//! like packets in the receive queue, and are the first to be dropped if there is no room.
 
 use super::{
     deliver::{deliver, drop_packet, Packets},

@@ -102,7 +102,7 @@ fn send_from(sock: &Sock<Esp>, connection: &mut Connection, first: Transmit, now
         let count = u32::from(packet.count());
         sent_packets = sent_packets.wrapping_add(count);
         if sent.is_err() {
-            // The packet counts as lost on the wire: the protocol retransmits it.
+            // The packet is treated as lost on the wire, so the protocol retransmits it.
             let stats = &mut connection.engine.stats;
             stats.tx_err = stats.tx_err.wrapping_add(count);
             let statistics = connection.queue_entry.statistics();

@@ -27,7 +27,7 @@ pub(crate) struct Unread {
     count: AtomicU32,
     /// The reader's actions that acknowledgements wait for: [`FALL_ASLEEP`], [`MAKE_ROOM`].
     awaited: AtomicU8,
-    /// Memory of packets kept behind a hole, in bytes.
+    /// Memory of the out-of-order packets that are kept, in bytes.
     out_of_order_memory: AtomicU32,
 }
 
@@ -56,13 +56,13 @@ impl Unread {
         self.set(self.count().wrapping_sub(bytes as u32));
     }
 
-    /// Returns the memory of packets kept behind a hole, in bytes.
+    /// Returns the memory of the out-of-order packets that are kept, in bytes.
     #[inline]
     pub(super) fn out_of_order_memory(&self) -> u32 {
         self.out_of_order_memory.load(Relaxed)
     }
 
-    /// Sets the memory of packets kept behind a hole, in bytes.
+    /// Sets the memory of the out-of-order packets that are kept, in bytes.
     pub(super) fn set_out_of_order_memory(&self, bytes: u32) {
         self.out_of_order_memory.store(bytes, Relaxed);
     }

@@ -51,10 +51,11 @@ const MOST_QUEUED: u16 = 0x7ffd;
 /// frames on one way overtake frames on the other.
 const TUNNEL_HEADROOM: usize = 64;
 
-/// Maximum payload bytes of packets in one buffer. With all headers, including the headers of a
-/// tunnel with options and tags, the packets stay below 65,536 bytes. This is the limit of devices
-/// (`gso_ipv4_max_size`) and of the length in an outer IP header. A store has at most this many
-/// bytes, unless a single packet has more, so a store can be sent whole.
+/// Maximum number of payload bytes in one buffer, of all its packets together. With all headers,
+/// including the headers of a tunnel with options and tags, the packets stay below 65,536 bytes.
+/// This is the limit of devices (`gso_ipv4_max_size`) and of the length in an outer IP header. A
+/// store has at most this many bytes, unless a single packet has more, so a store can be sent
+/// whole.
 const MOST_IN_RUN: usize = 65_536 - 128;
 
 /// Payload bytes that the peer has not acknowledged. Written by the lock holder, read in any
@@ -584,9 +585,9 @@ impl Sending {
         whole.then_some(view).ok_or(ENOBUFS)
     }
 
-    /// Stores whether the packet `seq` is sent with `flag`, which is `TXS` or `TXF` and may be set
-    /// in `flags`. Does nothing if the buffer does not store `flag` for this packet (see
-    /// [`flags_in`]).
+    /// Stores whether the packet `seq` is sent with `flag`, that is, whether `flags` contains
+    /// `flag`. `flag` is `TXS` or `TXF`. Does nothing if the buffer does not store `flag` for this
+    /// packet (see [`flags_in`]).
     #[inline]
     fn keep(&mut self, seq: Seq, flag: u8, flags: u8) {
         let Some(buffer) = self.queue.seek(seq.0) else {
