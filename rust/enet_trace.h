@@ -29,7 +29,7 @@ struct enet_trace_packet {
 	u8 peer[6];
 };
 
-/* Why a received packet was dropped, and how tools print the reason. */
+/* The reasons for dropping a received packet, and the names that tools print for them. */
 #define ENET_DROP_REASONS						\
 	DR(NOT_OURS, "not-ours")					\
 	DR(MALFORMED, "malformed")					\

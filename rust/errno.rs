@@ -77,8 +77,8 @@ errnos! {
     EPROTONOSUPPORT ESOCKTNOSUPPORT ESPIPE ETIMEDOUT
 }
 
-/// The names that the module's files import instead of the kernel crate's prelude, whose error
-/// types differ.
+/// The prelude of the module's files. It replaces the kernel crate's prelude, which has different
+/// error types.
 pub(crate) mod prelude {
     pub(crate) use super::*;
     pub(crate) use core::pin::Pin;

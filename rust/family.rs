@@ -42,7 +42,7 @@ pub(crate) const SOCK_SEQPACKET: u32 = 5;
 /// Length of `struct sockaddr_en`, in bytes.
 pub(crate) const ADDRESS_LEN: usize = 16;
 
-/// The end of a connection whose address a call asks for.
+/// The end whose address a call asks for: the socket's own end of a connection, or the peer's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     /// The socket's own end, for `getsockname`.

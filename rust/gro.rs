@@ -215,10 +215,10 @@ struct Found {
 
 /// Finds the held buffer of the same connection as `skb`.
 ///
-/// If the core's comparison (`same_flow`) is true, the flow is the same. If it is false, perhaps
-/// only the hashes differ. This module sets the hash of a packet that came through no tunnel, but
-/// the core compares the hashes before it calls [`receive`] for `skb`. So this function compares
-/// the headers in front of a `plain` packet itself.
+/// If the core has set `same_flow`, the flow is the same. If it has not, perhaps only the hashes
+/// differ. This module sets the hash of a packet that came through no tunnel, but the core compares
+/// the hashes before it calls [`receive`] for `skb`. So this function compares the headers in front
+/// of a `plain` packet itself.
 ///
 /// # Safety
 ///

@@ -303,7 +303,7 @@ H(void, skb_add_frag_of, (struct sk_buff *skb, void *bytes, int size), struct pa
 static inline void spare_sums(struct sk_buff *skb) { skb->ip_summed = CHECKSUM_UNNECESSARY; skb->csum_level = SKB_MAX_CSUM_LEVEL; }
 /*
  * Code that computes the length of a packet assumes that its last header is SCTP's. So the
- * transport header is set such that an SCTP header would end where this protocol's header ends.
+ * transport header is set so that an SCTP header would end where this protocol's header ends.
  */
 H(void, skb_set_packets, (struct sk_buff *skb, unsigned int header_len, u16 size, u16 count), spare_sums(skb); skb_set_transport_header(skb, (int)header_len - (int)sizeof(struct sctphdr)); skb_shinfo(skb)->gso_size = size; skb_shinfo(skb)->gso_segs = count; skb_shinfo(skb)->gso_type = SKB_GSO_SCTP)
 H(void, skb_set_summed, (struct sk_buff *skb), skb->ip_summed = CHECKSUM_UNNECESSARY)

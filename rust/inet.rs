@@ -67,10 +67,11 @@ pub(crate) enum Backend {
     Pending,
 }
 
-/// The end of a connection whose address a call asks for.
+/// The end whose address a call asks for: the socket's own end of a connection, or the peer's.
 pub(crate) use super::family::End;
 
-/// An end of a connection: an IPv6 address, or an IPv4 address as `::ffff:a.b.c.d`, and a port.
+/// An end of a connection: a port, and an IPv6 address or an IPv4 address in the form
+/// `::ffff:a.b.c.d`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct InternetEnd {
     pub(crate) address: [u8; 16],
@@ -105,8 +106,8 @@ impl InternetEnd {
     pub(crate) fn parse(bytes: &[u8], is_v6: bool) -> Option<Self> {
         const INET: [u8; 2] = (bindings::AF_INET as u16).to_ne_bytes();
         const INET6: [u8; 2] = AF_INET6.to_ne_bytes();
-        // The shortest addresses that the kernel accepts. The last field of `struct sockaddr_in6`
-        // may be missing.
+        // Lengths, in bytes, of the shortest addresses that the kernel accepts. The last field of
+        // `struct sockaddr_in6` may be missing.
         const INET_LEN: usize = 16;
         const INET6_LEN: usize = 24;
         let (family, rest) = bytes.split_first_chunk::<2>()?;

@@ -44,7 +44,7 @@ const _: () = assert!(size_of::<Key>() == 16);
 #[repr(C)]
 pub(super) struct Entry {
     head: UnsafeCell<bindings::rhash_head>,
-    /// Changed only while `member` is null.
+    /// The key of the socket in its map. Changed only while `member` is null.
     key: [AtomicU32; 4],
     /// The table of the socket's map, or null. Written with the socket locked, or when the map is
     /// dropped.

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The mask of the [checksums](super::checksum) of a buffer's packets: a number combined with the
-//! CRC32c of each packet by exclusive or. A packet alone in its buffer has the mask in its
-//! checksum. In a buffer with several packets, the packets have no checksums, and `skb->csum`
-//! stores their mask:
+//! All packets of a buffer have the same mask. A packet's [checksum](super::checksum) is the
+//! exclusive or of this mask and the packet's CRC32c. A packet alone in its buffer has such a
+//! checksum, which contains the mask. In a buffer with several packets, the packets have no
+//! checksums, and `skb->csum` stores their mask:
 //!
 //! * The buffer is marked as not needing a checksum verified (`CHECKSUM_UNNECESSARY`). The core
 //!   then does not change `csum`, and copies it to clones and copies (`skb_copy_header`). So the

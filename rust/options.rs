@@ -101,8 +101,9 @@ impl OptionValue {
         if self.len < bytes.len() {
             return Err(EINVAL);
         }
-        // SAFETY: `bytes` has room for the copied bytes. The function checks user memory. Of kernel
-        // memory, `self.len` bytes are readable by the promise made to `new`.
+        // SAFETY: `bytes` has room for the copied bytes. The function checks user memory. If the
+        // memory is the kernel's, `self.len` bytes of it are readable, as the caller of `new` has
+        // promised.
         let missing = unsafe {
             bindings::copy_from_sockptr(bytes.as_mut_ptr().cast(), self.value, bytes.len())
         };

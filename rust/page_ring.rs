@@ -121,9 +121,9 @@ impl PageRing {
     }
 
     /// Keeps a full page, and returns a page that has no other references. A page with other
-    /// references is not replaced by the full page. If it were, each page would be freed just
-    /// before it could be reused, as soon as more bytes are in flight than the ring holds. If
-    /// kernel code limits the allocations of a socket, that socket has no ring.
+    /// references is not replaced by the full page. If it were, then with more bytes in flight than
+    /// the ring holds, each page would be freed just before it could be reused. If kernel code
+    /// limits the allocations of a socket, that socket has no ring.
     fn exchange(&mut self, full: Page, bytes: u32, context: Context) -> Option<Page> {
         if !matches!(context, Context::Task(flags) if flags.is_default()) {
             return None;

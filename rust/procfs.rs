@@ -70,7 +70,8 @@ const LONGEST: usize = 192;
 /// again, for a new record.
 pub(crate) struct Full;
 
-/// The destination of a file's lines; it also knows the file's reader.
+/// The destination of a file's lines. Also gives access to the credentials of the task that opened
+/// the file.
 pub(crate) struct Output {
     file: *mut bindings::seq_file,
     /// Whether a line of the current record has been written.
@@ -262,7 +263,7 @@ unsafe impl Sync for Directory {}
 /// beginning of the file.
 #[repr(C)]
 struct Reader {
-    /// The core's own part.
+    /// The part of the data that the core uses.
     net: bindings::seq_net_private,
     place: Place,
     /// Whether no line is left.

@@ -23,8 +23,8 @@ use core::{
     },
 };
 
-/// One of the two sets of links by which lists contain a socket. With each set, a socket can be in
-/// the lists of one [`SockLists`] at a time.
+/// A set of links that puts sockets into lists. A socket has two sets. By means of each set, the
+/// socket can be in the lists of at most one [`SockLists`] at a time.
 ///
 /// # Safety
 ///
@@ -43,7 +43,7 @@ pub(crate) enum SlotLink {}
 /// The links of a listener's lists of its children.
 pub(crate) enum ChildLink {}
 
-// SAFETY: `child_links` belongs to this set of links alone.
+// SAFETY: `links` belongs to this set of links alone.
 unsafe impl<P: Protocol> Link<P> for SlotLink {
     type Slot = P::Slot;
 
@@ -53,7 +53,7 @@ unsafe impl<P: Protocol> Link<P> for SlotLink {
     }
 }
 
-// SAFETY: `links` belongs to this set of links alone.
+// SAFETY: `child_links` belongs to this set of links alone.
 unsafe impl<P: Protocol> Link<P> for ChildLink {
     type Slot = ();
 

@@ -185,8 +185,8 @@ impl RawSock {
 
 impl<P: Protocol> Sock<P> {
     /// Returns the level and type of the control message with a report, and the length of the
-    /// offender's address in that message. A companion's reports have the level and type of the
-    /// family of the socket in front of it, and room for an address of this family.
+    /// offender's address in that message. The reports of a companion have the level and type that
+    /// belong to the family of its TCP socket, and room for an address of this family.
     pub(super) fn report_kind(&self, level: c_int, kind: c_int) -> (c_int, c_int, usize) {
         const AF_INET6: u16 = bindings::AF_INET6 as u16;
         let Some(front) = self.tcp_front() else {

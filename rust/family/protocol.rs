@@ -3,11 +3,11 @@
 //! Registers a protocol, and decides which of its sockets hold the module.
 //!
 //! A descriptor holds the module. A socket outlives its descriptor by an RCU grace period, and for
-//! as long as something else refers to the socket. Frames that it owns refer to it until a device
-//! or a queueing discipline frees them, and so do notices of zero-copy sends. These references may
-//! last for any time, so module exit must not wait for them. Otherwise `rmmod` would hang, with the
-//! module half unregistered, and could not be killed. Instead the socket holds the module until its
-//! memory is freed, and `rmmod` fails with `EBUSY`.
+//! as long as something else refers to the socket. Frames that the socket owns refer to the socket
+//! until a device or a queueing discipline frees them. So do notices of zero-copy sends. These
+//! references may last for any time, so module exit must not wait for them. Otherwise `rmmod` would
+//! hang, with the module half unregistered, and could not be killed. Instead the socket holds the
+//! module until its memory is freed, and `rmmod` fails with `EBUSY`.
 //!
 //! The core drops the socket's reference to the module (`sk_prot_free`) in its own code, since the
 //! module's code may be unloaded right after. The core finds the owner through `sk_prot_creator`,

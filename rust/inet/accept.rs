@@ -33,7 +33,7 @@ impl<M: Streams> NewStream<'_, M> {
         unsafe { !(*self.socket).sk.is_null() }
     }
 
-    /// Returns the number of the descriptor's inode, once it has a connection.
+    /// Returns the number of the descriptor's inode, if the descriptor has a connection.
     pub(crate) fn inode(&self) -> Option<u64> {
         if !self.is_used() {
             return None;

@@ -94,7 +94,7 @@ impl<M: Streams> StreamCall<'_, M> {
     /// on.
     #[inline]
     pub(super) fn tell_unread(&self, companion: &Companion<M>, message: &mut Message<'_>) {
-        // SAFETY: The socket is TCP's; a single load of a bit.
+        // SAFETY: The socket is TCP's, and the function makes a single load of a bit.
         if !unsafe { bindings::tcp_tells_unread(self.sock().as_ptr()) } {
             return;
         }
