@@ -17,7 +17,7 @@ use crate::case::{Begin, Case, Close, Program, Reader, MS, US};
 use crate::scene::Sights;
 use crate::world::Budget;
 
-/// The size of the cases.
+/// How many cases are checked, and how large they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Scale {
     /// Some cases of each family, with one loss and one duplicate. Checking them takes seconds,

@@ -179,7 +179,7 @@ impl Fabric {
         for (at, alarm) in alarms.drain(..) {
             self.agenda.put(at, Event::Alarm(host, alarm));
         }
-        // Returned to the host, which reuses the memory of both vectors.
+        // Return both vectors to the host, which reuses their memory.
         self.hosts[host as usize].out = out;
         self.hosts[host as usize].alarms = alarms;
     }

@@ -74,7 +74,7 @@ pub struct Endpoint {
     /// requested packet nor this end's last packet was lost.
     pub spurious_requests: u64,
     /// The longest time that an acknowledgement waited in the ACK queue for its turn to be sent,
-    /// and the most turns that other connections had during one such wait.
+    /// and the largest number of turns that other connections had during one such wait.
     pub longest_wait: (Nanos, u64),
     /// The start of the current wait, and the host's `turns` at that time.
     waits: Option<(Nanos, u64)>,
@@ -139,7 +139,7 @@ pub struct Host {
     /// Number of times that the ACK queue has given the turn to a connection, which permits the
     /// connection's peer to send.
     turns: u64,
-    /// The most connections in the ACK queue since this field was last set to 0.
+    /// The largest number of connections in the ACK queue since this field was last set to 0.
     pub most_waiting: usize,
     /// The time at which the timer of the ACK queue fires; [`Nanos::MAX`] for never.
     queue_armed: Nanos,
@@ -243,7 +243,7 @@ impl Host {
                 self.endpoints[slot as usize].armed = Nanos::MAX;
                 let _ = self.expire(slot as usize, now);
             }
-            // This timer is obsolete, because a timer was armed for an earlier time.
+            // Ignore this timer, because another timer was armed for an earlier time.
             _ => {}
         }
     }

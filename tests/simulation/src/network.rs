@@ -88,8 +88,8 @@ pub struct Port {
     queue: VecDeque<(Picos, u32)>,
     queued: u32,
     free: Picos,
-    /// The most bytes in the buffer since this field was last set to 0. A frame counts until its
-    /// last bit has left.
+    /// The largest number of bytes in the buffer since this field was last set to 0. A frame counts
+    /// until its last bit has left.
     pub peak: u32,
     /// Frames dropped since the start.
     pub drops: u64,

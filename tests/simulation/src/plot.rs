@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Results as pictures: curves over a logarithmic axis, and heat maps.
+//! Draws results as pictures: curves over a logarithmic axis, and heat maps.
 
 use std::path::Path;
 
@@ -150,7 +150,7 @@ fn plain(value: f64) -> String {
     }
 }
 
-/// Values from 0 to 1 in the cells of a grid.
+/// A heat map: a grid whose cells have values from 0 to 1.
 #[derive(Debug)]
 pub struct Map {
     /// The title.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Results as text: aligned tables and JSON.
+//! Writes results as text: aligned tables and JSON.
 
 use std::io::{self, Write};
 

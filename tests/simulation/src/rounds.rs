@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The workload, which consists of rounds in which every sender has one message for the receiver,
-//! and the results of a round.
+//! Runs a workload of rounds, and computes the results of each round. In a round, every sender
+//! sends one message to the receiver.
 
 use esp::Nanos;
 use serde::Serialize;
@@ -11,23 +11,25 @@ use crate::simulation::{Counts, Simulation};
 /// A round that takes longer than this, in nanoseconds, is aborted.
 const LONGEST: Nanos = 60_000_000_000;
 
-/// The messages of a round.
+/// The size of the message that a sender sends in a round.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub enum Message {
-    /// This number of bytes.
+    /// The message has this number of bytes.
     Bytes(u64),
-    /// A random number of full packets, from the first of these numbers to the second.
+    /// The message has a random number of full packets, from the first of these two numbers to the
+    /// second.
     Packets(u16, u16),
 }
 
-/// Rounds on open connections.
+/// A workload: rounds of messages on open connections.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Workload {
     /// The message of each sender in a round.
     pub message: Message,
     /// Number of rounds.
     pub rounds: usize,
-    /// Each sender starts at a random time up to this, nanoseconds.
+    /// Each sender starts a random time after the round begins. This is the maximum of that time,
+    /// nanoseconds.
     pub stagger: Nanos,
     /// Pause between two rounds, nanoseconds.
     pub rest: Nanos,
@@ -47,7 +49,7 @@ impl Default for Workload {
 /// The results of a round.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Round {
-    /// Whether the messages of all awaited senders arrived.
+    /// Whether the whole message of every awaited sender arrived.
     pub complete: bool,
     /// Nanoseconds from the first sender's start to the last byte.
     pub duration: Nanos,
@@ -56,7 +58,7 @@ pub struct Round {
     /// Jain's index of the senders' shares when the first message was complete; 1 for equal shares.
     /// A share is the bytes received from a sender, as a part of its message.
     pub fairness: f64,
-    /// The most bytes in the receiver's port.
+    /// The largest number of bytes in the receiver's port at any time.
     pub peak: u32,
     /// The largest number of acknowledgements that waited in the ACK queue at the same time.
     pub waiting: usize,
@@ -213,7 +215,7 @@ pub struct Summary {
     pub worst_goodput: f64,
     /// The least fairness of a round.
     pub fairness: f64,
-    /// The most bytes in the receiver's port.
+    /// The largest number of bytes in the receiver's port at any time.
     pub peak: u32,
     /// The largest number of acknowledgements that waited in the ACK queue at the same time.
     pub waiting: usize,

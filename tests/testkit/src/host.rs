@@ -61,8 +61,8 @@ impl Device {
     }
 }
 
-/// One or more sockets, behind one device or with a device each, which drive their engines like the
-/// kernel module.
+/// One or more sockets, which share one device or have a device each. The provided methods call the
+/// sockets' engines in the same order as the kernel module.
 ///
 /// Most provided methods are events of a host. After each event, the engine has no more packets to
 /// send.
@@ -86,7 +86,7 @@ pub trait Host {
     /// already set to expire earlier.
     fn arm(&mut self, _id: usize) {}
 
-    /// Arms the timer of the ACK queue of a socket's device for the queue's
+    /// Arms the timer of the ACK queue that a socket's device has. The timer expires at the queue's
     /// [deadline](AckQueue::deadline). Does nothing if the timer is already set to expire earlier.
     fn arm_queue(&mut self, _id: usize) {}
 

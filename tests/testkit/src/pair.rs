@@ -21,9 +21,9 @@ pub const MS: Nanos = 1_000_000;
 /// A second.
 pub const S: Nanos = 1_000_000_000;
 
-/// The active side.
+/// The side that usually opens the connection.
 pub const A: usize = 0;
-/// The passive side.
+/// The side that usually listens.
 pub const B: usize = 1;
 
 /// The ports of both sides.
@@ -82,7 +82,7 @@ pub struct Side {
     pub reads: bool,
     /// The bytes that were read.
     pub received: Vec<u8>,
-    /// Packets that were dropped.
+    /// The reasons for which arriving packets were dropped.
     pub drops: Vec<DropReason>,
     /// Bytes that the send calls accepted.
     pub sent: Vec<u8>,

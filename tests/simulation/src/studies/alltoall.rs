@@ -85,7 +85,7 @@ impl Study for Options {
     }
 }
 
-/// The results for a number of hosts and a size.
+/// The results for one number of hosts and one message size.
 #[derive(Clone, Debug, Serialize)]
 pub struct Line {
     setup: Setup,
@@ -101,7 +101,7 @@ pub struct Line {
     pub longest: Nanos,
     /// Goodput of each port, as a share of the largest possible goodput.
     pub goodput: f64,
-    /// The most bytes in a port.
+    /// The largest number of bytes in any port at any time.
     pub peak: u32,
     /// Packets dropped at ports.
     pub drops: u64,

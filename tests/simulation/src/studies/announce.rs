@@ -32,7 +32,7 @@ const MESSAGES: [(&str, Message); 2] = [
     ("64 KiB", Message::Bytes(64 << 10)),
 ];
 
-/// One cell of the study.
+/// The results for one setting of the study, which become one cell of a table.
 #[derive(Debug, Serialize)]
 pub struct Line {
     setup: Setup,

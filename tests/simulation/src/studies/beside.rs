@@ -114,7 +114,7 @@ impl Study for Options {
     }
 }
 
-/// The results for a number of streams and a size of questions.
+/// The results for one number of streams and one size of questions.
 #[derive(Clone, Debug, Serialize)]
 pub struct Line {
     setup: Setup,
@@ -138,9 +138,9 @@ pub struct Line {
     pub all: f64,
     /// The longest time that a stream waited for its turn, nanoseconds.
     pub longest_wait: Nanos,
-    /// The most turns that other connections had while one stream waited for its turn.
+    /// The largest number of turns that other connections had while one stream waited for its turn.
     pub most_turns: u64,
-    /// The most bytes in the port.
+    /// The largest number of bytes in the port at any time.
     pub peak: u32,
     /// Whether all questions were answered.
     pub complete: bool,
@@ -161,11 +161,12 @@ enum Role {
 struct Asker {
     left: u32,
     asked: Nanos,
-    /// Bytes that the receiver has from this asker when the current question has arrived.
+    /// Number of bytes that the receiver has had from this asker once the current question has
+    /// arrived.
     until: u64,
 }
 
-/// A run with a number of streams and a size of questions.
+/// A run for one number of streams and one size of questions.
 struct Case<'a> {
     options: &'a Options,
     size: u64,

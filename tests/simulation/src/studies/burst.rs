@@ -51,11 +51,11 @@ pub struct Cell {
     /// Median goodput of the rounds with the worst number of senders, as a share of the largest
     /// possible goodput.
     median: f64,
-    /// Least goodput over the numbers of senders, as a share of the largest possible goodput.
+    /// The least goodput, over all numbers of senders, as a share of the largest possible goodput.
     goodput: f64,
     /// The number of senders with the least goodput.
     senders: usize,
-    /// Most bytes in the port over the numbers of senders.
+    /// The largest number of bytes in the port, over all numbers of senders.
     peak: u32,
     drops: u64,
     spurious_requests: u64,

@@ -105,7 +105,7 @@ struct Message {
     until: u64,
 }
 
-/// The slowdown of messages relative to an idle network.
+/// The slowdown of messages: how many times as long they take as on an idle network.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Slowdown {
     /// The median.
@@ -114,7 +114,7 @@ pub struct Slowdown {
     pub slowest: f64,
 }
 
-/// The results for a distribution and a number of senders.
+/// The results for one distribution of message sizes and one number of senders.
 #[derive(Clone, Debug, Serialize)]
 pub struct Line {
     setup: Setup,
@@ -133,7 +133,7 @@ pub struct Line {
     pub short: Slowdown,
     /// The slowdown of the longest tenth of the messages.
     pub long: Slowdown,
-    /// The most bytes in the receiver's port.
+    /// The largest number of bytes in the receiver's port at any time.
     pub peak: u32,
     /// The counters.
     #[serde(flatten)]
