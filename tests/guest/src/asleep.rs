@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Sleeping calls. Each call runs in its own thread, and the thread is watched until it sleeps.
+//! Makes calls that sleep. Each call runs in its own thread, and the caller waits until that thread
+//! sleeps.
 
 use std::fs;
 use std::mem::ManuallyDrop;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Devices that scenarios create in addition to a host's own, and streams between them.
+//! Finds devices that a scenario has created in addition to a host's own, and opens sockets on
+//! them.
 
 use std::fmt::Debug;
 use std::io;

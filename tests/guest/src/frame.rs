@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Frames, encoded and decoded by hand, byte by byte as protocol.md specifies, and the packet
-//! sockets that carry them.
+//! Encodes and decodes frames byte by byte, as protocol.md specifies them. Also has packet sockets,
+//! which send and receive whole frames.
 
 use std::io;
 use std::time::{Duration, Instant};

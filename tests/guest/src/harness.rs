@@ -46,7 +46,7 @@ pub trait Work: std::fmt::Debug + Sync {
     /// Runs the scenario.
     ///
     /// # Errors
-    /// With the reason, if the scenario fails.
+    /// If the scenario fails; the error gives the reason.
     fn run(&self) -> Outcome;
 }
 
@@ -181,10 +181,11 @@ macro_rules! table {
 }
 pub use crate::scenarios;
 
-/// Prefix of the [`note`] with the result of a comparison, which the runner shows in a table.
+/// Prefix of a [`note`] that reports the result of a comparison. The runner shows this result in a
+/// table.
 pub const REPORT: &str = "= ";
 
-/// Prefix of the [`note`] with the figures of a cell of the fault matrix.
+/// Prefix of a [`note`] that reports the figures of one cell of the fault matrix.
 pub const FIGURES: &str = "figures ";
 
 /// The descriptor that [`note`] writes to; -1 outside of a scenario.
@@ -222,11 +223,11 @@ pub fn run(scenario: &Scenario) -> bool {
     let outcome = supervise(scenario, &mut notes);
     match &outcome {
         Ok(()) => {
-            // This note is the result of a comparison, for the runner's table.
+            // This note reports the result of a comparison, for the runner's table.
             if let Some(report) = notes.iter().find_map(|line| line.strip_prefix(REPORT)) {
                 println!("{}{}: {report}", REPORT, scenario.name);
             }
-            // This note has the figures of a cell of the fault matrix.
+            // This note reports the figures of one cell of the fault matrix.
             if let Some(figures) = notes.iter().find_map(|line| line.strip_prefix(FIGURES)) {
                 println!("# {}{figures}", FIGURES);
             }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! `/proc/sys/esp/` of a namespace.
+//! Reads and writes the files of `/proc/sys/esp/` in a namespace.
 
 use std::fs::{read_to_string, OpenOptions};
 use std::io::{self, Write};
@@ -13,7 +13,7 @@ use crate::netns::Netns;
 /// The directory of the files.
 pub const DIRECTORY: &str = "/proc/sys/esp";
 
-/// The files in one namespace.
+/// The files of `/proc/sys/esp/` in one namespace.
 #[derive(Clone, Copy, Debug)]
 pub struct Knobs<'a>(pub &'a Netns);
 

@@ -21,7 +21,8 @@ pub fn kib(name: &str) -> Result<i64> {
     number.parse().with_context(|| format!("{name}:{rest}"))
 }
 
-/// Returns the bytes of the active objects in each slab cache, by the cache's name.
+/// Returns the number of bytes that the active objects of each slab cache take, by the cache's
+/// name.
 ///
 /// # Errors
 /// If `/proc/slabinfo` cannot be read.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! netgauge's server and client on the hosts of a lab.
+//! Runs netgauge's server and client on the hosts of a lab.
 
 use std::process::{Child, Output};
 

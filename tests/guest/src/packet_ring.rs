@@ -25,7 +25,7 @@ const SLOT: usize = 16_384;
 const BLOCK: usize = 65_536;
 const BLOCKS: usize = 32;
 const SLOTS: usize = BLOCK / SLOT * BLOCKS;
-/// Offset of the frame in a slot: `TPACKET2_HDRLEN` less `struct sockaddr_ll`.
+/// Offset of the frame in a slot: `TPACKET2_HDRLEN` minus the size of `struct sockaddr_ll`.
 const DATA: usize = 32;
 /// Offset of `tp_len` in `struct tpacket2_hdr`; `tp_status` is at offset 0.
 const LENGTH: usize = 4;
@@ -123,8 +123,8 @@ impl Ring {
         .map(drop)
     }
 
-    /// Overwrites 64 bytes behind the Ethernet header of an earlier frame, put `ago` frames ago.
-    /// Does so even if the kernel is reading the frame.
+    /// Overwrites 64 bytes of the frame that was put `ago` frames ago: the bytes that follow its
+    /// Ethernet header. Does so even if the kernel is reading that frame.
     pub fn disturb(&mut self, ago: usize, byte: u8) {
         let slot = (self.next + SLOTS - ago % SLOTS) % SLOTS;
         let place = slot * SLOT + DATA + 14;

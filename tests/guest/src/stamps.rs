@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Time stamp reports of sent data (`SO_TIMESTAMPING`).
+//! Requests and reads the kernel's reports on the times at which data were sent
+//! (`SO_TIMESTAMPING`).
 
 use std::fmt;
 use std::time::{SystemTime, UNIX_EPOCH};

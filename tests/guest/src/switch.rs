@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Many hosts on a switch whose ports have a rate and a small buffer, made by the program
-//! `enet-switch`.
+//! Makes many hosts on a switch, by the program `enet-switch`. Each port of the switch has a rate
+//! and a small buffer.
 
 use serde::Deserialize;
 

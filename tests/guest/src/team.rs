@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Team devices, whose mode can be set only through generic netlink.
+//! Sets the mode of team devices, which is possible only through generic netlink.
 
 use crate::prelude::*;
 use crate::socket::interface_index;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! `io_uring`, with one operation at a time or a few in parallel.
+//! Runs operations of `io_uring`, one at a time or a few in parallel.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -12,7 +12,7 @@ use io_uring::{squeue, IoUring};
 pub struct Completion {
     /// The operation's result, or a negative errno.
     pub result: i32,
-    /// `IORING_CQE_F_*`.
+    /// The completion's flags, `IORING_CQE_F_*`.
     pub flags: u32,
 }
 

@@ -137,8 +137,9 @@ impl Injection {
         // Pages of the user's own memory are not allocations of the call, so they do not fail.
         let user_pages = if within == Within::Call { "Y" } else { "N" };
         Source::Pages.set("ignore-gfp-highmem", user_pages)?;
-        // `fail-nth` also counts copies to and from user memory. No caller is within the range set
-        // here, so copies do not fail.
+        // `fail-nth` also counts copies to and from user memory. A copy may fail only if one of its
+        // callers is in the address range that is set here. No function is in this range, so the
+        // copies always succeed.
         for (file, value) in [("require-start", "1"), ("require-end", "2")] {
             let path = PathBuf::from("/sys/kernel/debug/fail_usercopy").join(file);
             fs::write(&path, value).with_context(|| path.display().to_string())?;
