@@ -139,9 +139,9 @@ impl Trace {
         Ok(())
     }
 
-    /// Waits until the events of the socket with the key 0 have contained all bits of `wanted`, in
-    /// any number of edges. Adds all bits of these events to the trace. Use this for a change that
-    /// may cause several edges, since their number depends on timing.
+    /// Waits until the socket with the key 0 has reported all bits of `wanted`, which may take
+    /// several edges. Adds all reported bits to the trace. Use this for a change that may cause
+    /// several edges, since their number depends on timing.
     ///
     /// # Errors
     /// The errno of `epoll_wait`.

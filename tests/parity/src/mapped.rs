@@ -53,9 +53,9 @@ pub const DIFFERENCES: &[(&str, &[Difference])] = &[
     ),
 ];
 
-/// Behaviours that never end if ESP is tried first. After a host has refused ESP, `poll` or another
-/// call on the socket sends TCP's SYN. These behaviours wait for the connection without such a
-/// call.
+/// Behaviours that never end if ESP is tried first. After a host has refused ESP, TCP's SYN is sent
+/// only when the program calls `poll` or makes another call on the socket. These behaviours wait
+/// for the connection without such a call, so they would wait for ever.
 pub const WITHOUT_CALLS: &[&str] = &["stream_filter_refuses_everybody"];
 
 /// Returns the differences of the behaviour `name`.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Behaviours of records. `SOCK_SEQPACKET` sockets of ESP are compared both with the ones of
-//! `AF_UNIX` and with SCTP's messages.
+//! Behaviours of records. Records of ESP (`SOCK_SEQPACKET` sockets) are compared with records of
+//! `AF_UNIX`, and also with messages of SCTP.
 
 use super::moments::await_poll;
 use super::{events_text, Family};

@@ -43,7 +43,7 @@ impl Shown for () {
     }
 }
 
-/// The value of an option, byte by byte.
+/// Shows the value of an option, byte by byte.
 impl Shown for Vec<u8> {
     fn shown(&self) -> String {
         format!("{self:?}")

@@ -338,8 +338,8 @@ fn datagram_bound_to_one_address(side: &Side<'_>, trace: &Trace) -> Outcome {
 fn datagram_goes_to_the_most_specific_socket(side: &Side<'_>, trace: &Trace) -> Outcome {
     SecondWire::of(side)?;
     let a = side.bound(&side.lab.a, 1999)?;
-    // The more specific sockets are bound earlier. Otherwise they could win because they were bound
-    // last, as happens among equally specific sockets.
+    // A more specific socket is bound before a less specific one. In the opposite order, it could
+    // win because it was bound last: of equally specific sockets, the last one wins.
     let connected = socket(side, true)?;
     connected.bind_bytes(&side.at_b(7))?;
     connected.connect_bytes(&side.address(&side.lab.b, &side.lab.a, 1999))?;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Options above the socket level, and options of the socket level that a protocol must implement
-//! itself.
+//! Options at the levels of TCP, IP and UDP, and options at the socket level that a protocol must
+//! implement itself.
 
 use libc::{IPPROTO_IP, IPPROTO_TCP, IPPROTO_UDP};
 

@@ -109,8 +109,8 @@ fn software(side: &Side<'_>, trace: &Trace) -> Outcome {
     times(side, trace, libc::SO_TIMESTAMPING, SOFTWARE)
 }
 
-/// The listener is the first socket that asks for time stamps. The accepted socket still gets them
-/// after the listener is closed.
+/// In this test the listener is the first socket that asks for time stamps. The accepted socket
+/// must still get time stamps after the listener is closed.
 fn accepted(side: &Side<'_>, trace: &Trace) -> Outcome {
     let listener = side.listener(7, 4)?;
     trace.see("set", listener.set_so(libc::SO_TIMESTAMPING, SOFTWARE));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The plain dialogue that most programs have.
+//! The plain dialogue of most programs: a question and its answer.
 
 use crate::prelude::*;
 

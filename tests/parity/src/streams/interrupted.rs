@@ -124,8 +124,8 @@ fn stream_poll_interrupted(side: &Side<'_>, trace: &Trace) -> Outcome {
     })
 }
 
-/// A signal is blocked except during the `ppoll` call. Programs use `ppoll` to wait for a signal or
-/// a socket without a race.
+/// In this test a signal is blocked except during the `ppoll` call. Programs use `ppoll` to wait
+/// for a signal or a socket without a race.
 fn stream_ppoll_unblocks_a_signal(side: &Side<'_>, trace: &Trace) -> Outcome {
     catch(true)?;
     let (client, server) = side.stream(121)?;

@@ -190,8 +190,8 @@ fn stream_splice_at_the_end(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-/// A proxy splices from one stream into a pipe, and from the pipe into another stream, and keeps a
-/// copy by `tee`.
+/// In this test a proxy splices from one stream into a pipe, and from the pipe into another stream.
+/// The proxy keeps a copy by `tee`.
 fn stream_splice_through_two_streams(side: &Side<'_>, trace: &Trace) -> Outcome {
     let (from, proxy_in) = side.stream(7)?;
     let (proxy_out, to) = side.stream(8)?;

@@ -88,8 +88,8 @@ fn stream_reset_after_own_end(trace: &Trace, (client, server): Pair) -> Outcome 
     Ok(())
 }
 
-/// The peer shuts down its sending half. Then it resets the connection by closing it with unread
-/// data.
+/// In this test the peer shuts down its sending half. Then the peer closes its socket while data
+/// are unread, which resets the connection.
 fn after_peers_end(side: &Side<'_>, trace: &Trace) -> Outcome {
     for (port, order) in [(7, "rrsse"), (8, "srs"), (9, "ers")] {
         let (client, server) = side.stream(port)?;

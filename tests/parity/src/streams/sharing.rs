@@ -160,7 +160,8 @@ fn stream_exec_closes_or_keeps(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-/// The connection is the standard input and output of another program, as inetd starts its servers.
+/// In this test the connection is the standard input and output of another program. inetd starts
+/// its servers in this way.
 fn stream_served_by_another_program(trace: &Trace, (client, server): Pair) -> Outcome {
     let server = OwnedFd::from(server);
     let output = server.try_clone()?;

@@ -306,7 +306,8 @@ fn stream_poll_woken_by_each_change(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-/// Another thread closes the descriptor. The sleeping calls hold the socket, and continue.
+/// In this test another thread closes the descriptor. The sleeping calls hold a reference to the
+/// socket, so they continue.
 fn stream_closed_while_calls_sleep(side: &Side<'_>, trace: &Trace) -> Outcome {
     let (client, server) = side.stream(101)?;
     let other = alias(&server);

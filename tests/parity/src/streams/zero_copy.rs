@@ -25,8 +25,8 @@ behaviours! {
 
 const ZEROCOPY: i32 = libc::MSG_ZEROCOPY | libc::MSG_NOSIGNAL;
 
-/// Adds to the trace whether the sends were copied. On a virtual device the receiver gets a copy
-/// over TCP and over ESP.
+/// Adds to the trace whether the sends were copied. On a virtual device the receiver gets a copy,
+/// so both TCP and ESP report that they copied.
 fn see(trace: &Trace, what: &str, copies: Copies) {
     trace.see(what, format!("{copies:?} copied"));
 }
@@ -307,8 +307,8 @@ fn stream_zero_copy_by_uring(trace: &Trace, (client, server): Pair) -> Outcome {
     none_left(&client)
 }
 
-/// The ring, not the packets, holds the pages of a registered buffer. Copied bytes are sent between
-/// two zero-copy sends.
+/// The ring, not the packets, holds the pages of a registered buffer. This test sends copied bytes
+/// after each zero-copy send.
 fn stream_zero_copy_of_a_registered_buffer(trace: &Trace, (connected, accepted): Pair) -> Outcome {
     const PART: usize = 30_000;
     const PARTS: usize = 20;
