@@ -200,8 +200,8 @@ fn unknown_options(lab: &Lab) -> Outcome {
     still_useful(lab)
 }
 
-/// Socket types and protocols that other families support. `tests/parity` covers those that no
-/// family supports.
+/// Tests socket types and protocols that only other families support. `tests/parity` covers the
+/// types and protocols that no family supports.
 fn unsupported() -> Outcome {
     for (kind, protocol, errno) in [
         (libc::SOCK_DGRAM, 2, libc::EPROTONOSUPPORT),

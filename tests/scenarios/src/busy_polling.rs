@@ -72,8 +72,9 @@ impl Drop for Sysctl {
     }
 }
 
-/// Sends a byte back and forth until the reader of `far` has received a frame by polling. A softirq
-/// receives a frame that arrives before the reader waits.
+/// Sends a byte back and forth until the reader of `far` has received a frame by polling. If a
+/// frame arrives before the reader waits, a softirq receives it instead, and another round is
+/// needed.
 fn polls(lab: &Lab, [near, far]: &[Socket; 2], wait: Wait) -> Outcome {
     // If a veth device segments packets, its peer has no queue that a reader could poll.
     lab.a

@@ -26,7 +26,7 @@ scenarios! {
     direct compat_mapped_sockets_answer_alike = mapped;
 }
 
-/// Room for an option's value.
+/// The number of bytes of a buffer for an option's value.
 const ROOM: usize = 128;
 /// `SO_RCVTIMEO` and `SO_SNDTIMEO` of x86, whose values have two `long`s.
 const TIMES: [i32; 2] = [libc::SO_RCVTIMEO, libc::SO_SNDTIMEO];

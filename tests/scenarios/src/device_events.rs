@@ -95,8 +95,8 @@ fn change(host: &Host, name: &str) -> Result<Duration> {
     times.into_iter().min().context("no changes")
 }
 
-/// A change of one device must not cost more if other devices have many connections, because each
-/// container that starts or stops adds or removes devices.
+/// A change of one device must not cost more if other devices have many connections. Such changes
+/// are frequent, because each container that starts or stops adds or removes devices.
 fn unrelated(lab: &Lab) -> Outcome {
     /// This is longer than the variation between runs, and shorter than the time of a walk over all
     /// connections.

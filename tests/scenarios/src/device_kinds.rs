@@ -174,7 +174,8 @@ fn longer_headers(lab: &Lab) -> Outcome {
     lab.a.namespace.ip("link del bond0\nlink del hub\n")
 }
 
-/// A bond has two cables to a bridge. The active cable is pulled, then the other one.
+/// In this test a bond has two cables to a bridge. First the active cable is pulled, then the other
+/// one.
 fn bond() -> Outcome {
     let (a, b) = (Netns::create()?, Netns::create()?);
     a.ip(&format!(
@@ -229,7 +230,7 @@ fn bond() -> Outcome {
     Ok(())
 }
 
-/// Three hosts on a bridge, which is itself a host.
+/// Tests three hosts on a bridge, which is itself a fourth host.
 fn bridge() -> Outcome {
     let hub = Netns::create()?;
     hub.ip(

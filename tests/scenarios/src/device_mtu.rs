@@ -162,7 +162,8 @@ fn raised(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// The MTU changes while the device is down. Queued packets are still cut to the new size.
+/// In this test the MTU changes while the device is down. Queued packets must still be cut to the
+/// new size.
 fn while_down(lab: &Lab) -> Outcome {
     filled(lab, 844, LOAD, |_| {
         for host in [&lab.a, &lab.b] {

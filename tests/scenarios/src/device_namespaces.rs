@@ -122,7 +122,7 @@ fn breaks(socket: &Socket) -> Outcome {
     })
 }
 
-/// A process that sends and receives in its own namespace is killed.
+/// Kills a process that sends and receives in a namespace of its own.
 fn killed() -> Outcome {
     let Lab { a, b, .. } = Lab::new(Wiring::Direct)?;
     let datagrams = a.edp_bound(896)?;

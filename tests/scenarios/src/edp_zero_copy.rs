@@ -25,7 +25,8 @@ fn ezdp(host: &Host) -> Result<Socket> {
         .context("EZDP socket")
 }
 
-/// Returns a socket of EZDP on `a` that is connected to one of EDP on `b`.
+/// Returns two sockets. The first is an EZDP socket on `a`, and is connected to the second, an EDP
+/// socket on `b`.
 fn pair(lab: &Lab, port: u16) -> Result<(Socket, Socket)> {
     let (a, b) = (ezdp(&lab.a)?, lab.b.edp_bound(port)?);
     a.connect(&lab.a.to(&lab.b, port))?;

@@ -18,7 +18,7 @@ scenarios! {
 
 /// `EP_RECVERR`, the control message with a report.
 const EP_RECVERR: i32 = 3;
-/// Room for control messages.
+/// The number of bytes of a buffer for control messages.
 const ROOM: usize = 256;
 /// The queueing discipline that makes the reports. It treats packets of a socket that uses a clock
 /// other than `CLOCK_TAI` as late.

@@ -18,8 +18,8 @@ scenarios! {
     direct esp_low_water_beyond_the_window_is_no_deadlock = low_water;
 }
 
-/// The socket is non-blocking and has a small buffer. Exactly the bytes that the send calls
-/// accepted arrive.
+/// Sends on a non-blocking socket with a small buffer. Exactly the bytes that the send calls
+/// accepted must arrive.
 fn nonblocking_sender(lab: &Lab) -> Outcome {
     let (client, server) = lab.esp_pair(603)?;
     client.set_so(libc::SO_SNDBUF, 4608)?;

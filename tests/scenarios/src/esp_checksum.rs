@@ -25,7 +25,7 @@ scenarios! {
 
 const LOAD: Load = Load::of(1 << 20, 100_000, 17);
 
-/// Payload bytes of a packet with a checksum, at the MTU of 1500.
+/// The number of payload bytes of a full packet with a checksum, at the MTU of 1500.
 const PAYLOAD: i32 = 1485;
 
 /// Sets whether the socket asks for checksums.
@@ -117,8 +117,8 @@ fn heard(ear: &PacketSocket) -> Vec<Vec<u8>> {
     frames
 }
 
-/// Checks packets that are cut from runs (several packets in one buffer), with and without
-/// scatter-gather, packets that are sent one by one, and packets without payload.
+/// Checks three kinds of packets: packets that are cut from runs (several packets in one buffer),
+/// with and without scatter-gather; packets that are sent one by one; and packets without payload.
 fn every_packet(lab: &Lab) -> Outcome {
     let features: [&[&str]; 3] = [
         &[],
@@ -262,9 +262,9 @@ fn behind_a_cookie(lab: &Lab) -> Outcome {
     transfer_both_ways(&ends[0], &ends[1], LOAD)
 }
 
-/// The peer does not accept skips (packets that advance the expected sequence number). Without
-/// skips the client could not replace its full packets by smaller ones with checksums. So the
-/// client drops the first packet with a checksum.
+/// The peer in this test does not accept skips (packets that advance the expected sequence number).
+/// The client would need skips to replace its full packets by smaller ones with checksums. So the
+/// client drops the first packet with a checksum instead.
 fn too_late(lab: &Lab) -> Outcome {
     let (mut station, client) = Station::connect(lab, 894)?;
     client.send_all(&[7; 3 * (PAYLOAD as usize + 4)])?;

@@ -46,7 +46,7 @@ fn simultaneous_connect(lab: &Lab) -> Outcome {
 fn simultaneous_shutdown(lab: &Lab) -> Outcome {
     let (client, server) = lab.esp_pair(560)?;
     exchange(&client, &server)?;
-    // Neither end knows of the other's FIN when it sends its own.
+    // Each end sends its FIN before the other end's FIN arrives.
     lab.relay().set_mode(Mode::Hold);
     client.shutdown(libc::SHUT_WR)?;
     server.shutdown(libc::SHUT_WR)?;

@@ -257,8 +257,8 @@ fn late_copy(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// The client retransmits its FIN. The server has forgotten the connection, and answers with a
-/// reset.
+/// In this test the client retransmits its FIN after the server has forgotten the connection. So
+/// the server answers with a reset.
 fn lost_end(lab: &Lab) -> Outcome {
     let listener = lab.a.esp_listener(PORT, BACKLOG)?;
     flood(lab)?;

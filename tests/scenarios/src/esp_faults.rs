@@ -82,7 +82,7 @@ fn netem(lab: &Lab) -> Outcome {
     transfer_both_ways(&client, &server, load)
 }
 
-/// The wire also loses and damages the packets that open and close connections.
+/// In this test the wire also loses and damages the packets that open and close connections.
 fn connections_on_bad_wire(lab: &Lab) -> Outcome {
     let listener = lab.b.esp_listener(404, 16)?;
     lab.relay().set_faults(Faults {

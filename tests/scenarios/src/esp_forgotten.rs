@@ -33,8 +33,8 @@ fn overheard(wire: &PacketSocket, wanted: impl Fn(&EspHeader) -> bool) -> Result
     EspHeader::of_frame(&frame).context("a frame without header")
 }
 
-/// Data and a FIN reach a host that has forgotten the connection. The sender gets an error instead
-/// of a clean end.
+/// In this test data and a FIN reach a host that has forgotten the connection. So the sender must
+/// get an error instead of a clean end.
 fn lost_data(lab: &Lab) -> Outcome {
     let wire = lab.a.packets(ETH_P_ESP)?;
     let (client, server) = lab.esp_pair(640)?;
@@ -90,8 +90,8 @@ fn left_behind(lab: &Lab) -> Outcome {
     })
 }
 
-/// A client's host is restarted. The client connects again from the same port, to a server that
-/// still has the old connection.
+/// In this test a client's host is restarted. Then the client connects again from the same port,
+/// while the server still has the old connection.
 fn restarted(lab: &Lab) -> Outcome {
     let listener = lab.b.esp_listener(643, 4)?;
     let client = lab.a.esp()?;

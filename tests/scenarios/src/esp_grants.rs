@@ -29,7 +29,8 @@ fn expect(station: &mut Station, count: u16, what: &str) -> Outcome {
     Ok(())
 }
 
-/// The station grants windows, and counts the packets that arrive.
+/// In this test a station (a peer that writes its own frames) grants windows, and counts the
+/// packets that arrive.
 fn sender(lab: &Lab) -> Outcome {
     let (mut station, client) = connect(lab, 890)?;
     client.send(&vec![1; 400 * ESP_MSS], 0)?;

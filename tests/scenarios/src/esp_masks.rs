@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
 //! A mask is a number that is added to the checksums of ESP's packets. It is different for each
-//! connection, and changes when sequence numbers wrap. So frames of an earlier connection or wrap
-//! are dropped. Packets keep their masks when they are merged into runs (several packets in one
-//! buffer), cut out of runs, and forwarded.
+//! connection, and changes when sequence numbers wrap. So a frame of an earlier connection or wrap
+//! has a different mask, and is dropped. Packets keep their masks when they are merged into runs
+//! (several packets in one buffer), cut out of runs, and forwarded.
 
 use super::esp_cookies::await_cookies;
 use guest::address::ESP_SO_CHECKSUM;
@@ -24,7 +24,7 @@ scenarios! {
 
 /// A small MTU, so that a wrap of the numbers takes few bytes.
 const SMALL_MTU: u32 = 128;
-/// Payload bytes of a full packet with a checksum at [`SMALL_MTU`].
+/// The number of payload bytes of a full packet with a checksum, at [`SMALL_MTU`].
 const SMALL: usize = 113;
 
 /// Returns a connection with checksums to `port`. The client's port is `own`, or any port if `own`
@@ -109,8 +109,9 @@ fn earlier_connection(lab: &Lab) -> Outcome {
     transfer_both_ways(&client, &server, Load::SMALL)
 }
 
-/// Sequence numbers wrap during three transfers: runs (several packets in one buffer) arrive whole,
-/// the sender's device cuts runs, or the receiver's device merges packets into runs.
+/// Sequence numbers wrap during each of three transfers. In the first, runs (several packets in one
+/// buffer) arrive whole. In the second, they are cut for the sender's device. In the third, the
+/// receiver's device merges packets into runs.
 fn runs_across_wraps(lab: &Lab) -> Outcome {
     lab.set_mtu(SMALL_MTU)?;
     // Numbers wrap after 65,536 packets: twice here, or once on a slow kernel.

@@ -211,9 +211,10 @@ fn on_the_wire(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// The receiver acknowledges every 32 packets, and the sender has announced a window of 8. Without
-/// that announcement, each connection would stall twice until the receiver probes. On a slow
-/// machine the receiver may probe anyway, so fewer probes than connections are allowed.
+/// The receiver's host acknowledges every 32 packets, but the sender has announced that its window
+/// is 8 packets. So the receiver must acknowledge earlier. Otherwise each connection would stall
+/// twice until the receiver probes. On a slow machine the receiver may probe anyway, so some probes
+/// are allowed, but fewer than one per connection.
 fn unequal_windows(lab: &Lab) -> Outcome {
     const CONNECTIONS: u16 = 20;
     let (here, there) = (Knobs(&lab.a.namespace), Knobs(&lab.b.namespace));

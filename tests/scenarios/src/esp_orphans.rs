@@ -106,7 +106,7 @@ fn shared(lab: &Lab) -> Outcome {
     other.await_no_sockets()
 }
 
-/// Servers answer and close, and clients never read the answers.
+/// In this test servers answer and close their sockets, and clients never read the answers.
 fn bounded(lab: &Lab) -> Outcome {
     let listener = lab.b.esp_listener(PORT, 16)?;
     let bytes = random(1 << 16, 720);

@@ -36,8 +36,8 @@ fn set(host: &Host, features: &[&str]) -> Result<()> {
     host.namespace.run("ethtool", &arguments).map(drop)
 }
 
-/// Returns the ESP frames with data that `b` hears while `a` sends `LOAD`, and the length of each
-/// frame.
+/// Sends `LOAD` from `a` to `b`. Returns the headers of the ESP data frames that `b` receives, each
+/// with the length of its frame.
 fn heard(lab: &Lab) -> Result<Vec<(EspHeader, usize)>> {
     let (client, server) = lab.esp_pair(400)?;
     let ear = lab.b.packets(ETH_P_ESP)?;
@@ -194,8 +194,8 @@ fn polled(lab: &Lab) -> Outcome {
     transfer_both_ways(&client, &server, LOAD)
 }
 
-/// A packet of a different host has the stream's next number, and follows a packet of the stream
-/// directly. GRO must not merge the two.
+/// In this test a packet of a different host has the stream's next number, and follows a packet of
+/// the stream directly. GRO must not merge the two.
 fn stranger(lab: &Lab) -> Outcome {
     let _polls = polling::in_a_thread(&lab.a)?;
     let (mut station, client) = Station::connect(lab, 405)?;

@@ -33,8 +33,8 @@ fn connect(lab: &Lab, port: u16) -> Result<(Station, Socket)> {
     Station::connect_telling(lab, port, &OPTIONS)
 }
 
-/// Connects like [`connect`]. The station then sends a packet of 1000 bytes, leaves one out, and
-/// sends `count` more.
+/// Connects like [`connect`]. The station then sends a packet of 1000 bytes, leaves one packet out,
+/// and sends `count` more packets.
 fn behind_a_hole(lab: &Lab, port: u16, count: u16) -> Result<(Station, Socket)> {
     let (mut station, socket) = connect(lab, port)?;
     station.send_data(flag::TXS, &[0; 1000])?;
@@ -143,8 +143,8 @@ fn forgotten(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// A packet that three others overtake is not requested, if all arrive well within a quarter of the
-/// round trip.
+/// If three packets overtake a fourth one, the fourth one is not requested, as long as all four
+/// arrive well within a quarter of the round trip.
 fn overtaken(lab: &Lab) -> Outcome {
     Knobs(&lab.a.namespace).set("selective", 1)?;
     const ROUNDS: u16 = 15;

@@ -18,7 +18,7 @@ scenarios! {
 }
 
 const LOSING: &[&str] = &["netem", "loss", "100%"];
-/// `SIOCOUTQNSD`: bytes that were not sent yet.
+/// `SIOCOUTQNSD` asks for the number of bytes that were not sent yet.
 const SIOCOUTQNSD: libc::c_ulong = 0x894b;
 /// Lengths around the longest message that is copied by way of the stack.
 const AROUND: [usize; 5] = [1, 2, 63, 64, 65];
@@ -115,7 +115,8 @@ fn joining(lab: &Lab) -> Outcome {
     waiting.arrives().map(drop)
 }
 
-/// The last message ends at the end of the packet, or continues in the next packet.
+/// In this test the last message ends at the end of the packet, or is one byte longer and continues
+/// in the next packet.
 fn packets_end(lab: &Lab) -> Outcome {
     let mut port = 1202;
     for last in AROUND {
@@ -178,7 +179,8 @@ fn shut_down(lab: &Lab) -> Outcome {
     waiting.arrives().map(drop)
 }
 
-/// Copied messages come before and after messages whose bytes stay in the program's memory.
+/// In this test messages are sent alternately in two ways: some are copied, and the bytes of others
+/// stay in the program's memory.
 fn behind_in_place(lab: &Lab) -> Outcome {
     let mut waiting = Waiting::new(lab, 1214)?;
     switch(&waiting.client, 1)?;

@@ -82,7 +82,7 @@ fn sums(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// The error queue holds zero-copy completions, too.
+/// In this test the error queue holds both time stamp reports and zero-copy completions.
 fn without_copy(lab: &Lab) -> Outcome {
     lab.calm()?;
     let (client, server) = lab.esp_pair(212)?;
@@ -222,7 +222,8 @@ fn records(lab: &Lab) -> Outcome {
     same(report(&client, Duration::ZERO)?, None, "another report")
 }
 
-/// One packet has more bytes than a run can hold.
+/// At the MTU of this test, a single packet has more bytes than a run (several packets in one
+/// buffer) can hold.
 fn large(lab: &Lab) -> Outcome {
     lab.calm()?;
     lab.set_mtu(65_535)?;

@@ -119,7 +119,8 @@ fn receive_in_vain(name: &str, socket: &Socket) -> Outcome {
     }
 }
 
-/// The wire is cut under connections in every state; all of them wait at the same time.
+/// Cuts the wire while there are connections in every state. All of them then wait at the same
+/// time.
 fn vanished(lab: &Lab) -> Outcome {
     let listener = lab.b.esp_listener(700, 16)?;
     let pair = || lab.esp_pair_through(&listener, 700);
@@ -163,7 +164,8 @@ fn vanished(lab: &Lab) -> Outcome {
     })
 }
 
-/// Closed connections with unacknowledged bytes, in namespaces that are no longer used.
+/// Closes connections with unacknowledged bytes, and drops their namespaces. The connections must
+/// time out even there.
 fn orphans() -> Outcome {
     let lab = Lab::new(Wiring::Switched)?;
     let listener = lab.b.esp_listener(702, 16)?;

@@ -107,8 +107,8 @@ fn many_senders() -> Outcome {
 }
 
 /// A station that writes its own frames, and follows the protocol as far as needed. No device has
-/// the station's address. If a device had it, the kernel would not know the station's connection,
-/// and would reset it.
+/// the station's address. Otherwise the packets for the station would reach the kernel of that
+/// device's host, which would reset the connection, because only the station knows it.
 struct HandMade {
     wire: PacketSocket,
     from: [u8; 6],
@@ -249,7 +249,7 @@ fn others_finish(
     })
 }
 
-/// One of the senders is a process that is killed while it sends.
+/// In this test one of the senders is a process that is killed while it sends.
 fn killed_sender() -> Outcome {
     let switch = Switch::up(5, &["--rate", "100mbit"])?;
     let [receiver, senders @ .., victim] = switch.hosts::<5>()?;
@@ -281,7 +281,8 @@ fn killed_sender() -> Outcome {
     switch.down()
 }
 
-/// A sender loses its link, and no packet tells the receiver so. Later the link returns.
+/// In this test a sender loses its link, so no packet tells the receiver that the sender is gone.
+/// Later the link returns.
 fn unlinked_sender() -> Outcome {
     let switch = Switch::up(5, &["--rate", "100mbit"])?;
     let [receiver, senders @ .., victim] = switch.hosts::<5>()?;

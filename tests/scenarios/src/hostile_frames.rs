@@ -93,8 +93,8 @@ fn malformed(next: EspHeader) -> Vec<Vec<u8>> {
     cut.chain(lies).collect()
 }
 
-/// Returns data packets with numbers far ahead or far behind, and acknowledgements of packets that
-/// were never sent.
+/// Returns data packets whose numbers are much higher or much lower than the expected one, and
+/// acknowledgements of packets that were never sent.
 fn out_of_reach(next: EspHeader) -> Vec<Vec<u8>> {
     let packets = [0x1000, 0x4000, 0x8000, 0xf000].map(|distance| {
         let data = EspHeader {
@@ -227,8 +227,8 @@ fn no_answer(lab: &Lab) -> Outcome {
 fn wild_resets(lab: &Lab) -> Outcome {
     let (client, server, wire) = victim(lab)?;
     let next = next_packet(&client, &server, &wire)?;
-    // Sends a reset. Its number is `distance` past the one that the server expects. Each end has
-    // sent `sent` packets since `next` was read.
+    // Sends a reset. Its number is the number that the server expects, plus `distance`. Each end
+    // has sent `sent` packets since `next` was read.
     let reset = |sent: u16, distance: u16| {
         let reset = EspHeader {
             sequence: next.sequence.wrapping_add(sent).wrapping_add(distance),

@@ -349,7 +349,7 @@ impl Drop for Room {
     }
 }
 
-/// Bytes of a 32-bit `struct cmsghdr`: length, level, type.
+/// The number of bytes of a 32-bit `struct cmsghdr`, which has a length, a level and a type.
 const HEADER: usize = 12;
 
 /// Encodes control messages like a 32-bit program, each on a boundary of 4 bytes.

@@ -20,7 +20,7 @@ const STRANGERS_PORT: u16 = 883;
 /// The host at the other end of the wire.
 const STRANGER: [u8; 6] = [2, 0, 0, 0, 0, 0x66];
 
-/// Bytes in each packet.
+/// The number of payload bytes of each packet.
 const LENGTH: usize = 100;
 
 /// The number of rounds, in each of which two packets follow each other. GRO holds a packet until

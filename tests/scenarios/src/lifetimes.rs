@@ -196,7 +196,7 @@ fn paced_syn_waits() -> Outcome {
     })
 }
 
-/// The connection has not been accepted, and its listener is closed.
+/// In this test the listener is closed before it has accepted the connection.
 fn paced_child_waits() -> Outcome {
     stays(|lab| {
         hold_back(lab)?;

@@ -111,7 +111,7 @@ fn quiet_attempt(lab: &Lab) -> Outcome {
     exchange(&client, &accepted)
 }
 
-/// The refusal arrives while the ring waits for the socket to become ready.
+/// In this test the refusal of ESP arrives while the ring waits for the socket to become ready.
 fn by_ring(lab: &Lab) -> Outcome {
     known(lab)?;
     let server = listener(&lab.b, PLAIN, 5975, 4)?;

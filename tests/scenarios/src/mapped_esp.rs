@@ -393,8 +393,8 @@ fn pacing(lab: &Lab) -> Outcome {
     const RATE: i32 = 500_000;
     const BYTES: usize = 400_000;
     const NONE: i32 = -1;
-    // The bytes take 800 ms at this rate, less the time of the bytes that `fq` lets a new flow send
-    // at once.
+    // At this rate the bytes would take 800 ms. But `fq` lets a new flow send some of the bytes at
+    // once, so the transfer takes less time.
     const PACED: Duration = Duration::from_millis(600);
     known(lab)?;
     let listener = listener(&lab.b, MAPPED, 928, 4)?;

@@ -158,7 +158,7 @@ fn clients(lab: &Lab) -> Outcome {
 
 fn listeners(lab: &Lab) -> Outcome {
     known(lab)?;
-    // The key is set before `listen`, and after it.
+    // For the first listener the key is set before `listen`, and for the second one after it.
     for (port, before) in [(805, true), (806, false)] {
         let listener = stream(&lab.b, MAPPED.0, MAPPED.1)?;
         listener.bind_bytes(&internet([0; 4], port))?;

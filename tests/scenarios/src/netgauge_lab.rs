@@ -113,7 +113,8 @@ fn picture() -> Outcome {
     ended(&output, 0)?;
     let table = text(&output.stdout);
     ensure_says(&table, &["lab: hosts h0 to h7", "clients", "median Mbit/s"])?;
-    // There is a line for each transport, each number of clients, and each of two sizes.
+    // The table has two lines, one for each size, for every pair of a transport and a number of
+    // clients.
     for transport in ["esp", "tcp"] {
         for clients in [1, 2, 4, 7] {
             let lines = table.lines().filter(|line| {
@@ -230,7 +231,7 @@ fn interrupted() -> Outcome {
     nothing_left()
 }
 
-/// The other end of netgauge's standard output is closed.
+/// In this test nothing reads netgauge's standard output, because its other end is closed.
 fn unread() -> Outcome {
     let directory = Directory::new()?;
     let (reader, writer) = UnixStream::pair()?;

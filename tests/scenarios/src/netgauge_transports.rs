@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! netgauge between two hosts, by every transport it has.
+//! Measures between two hosts by every transport that netgauge has.
 
 use std::collections::BTreeSet;
 use std::process::Output;
@@ -15,7 +15,8 @@ scenarios! {
     guest netgauge_measures_by_tipc_without_a_bearer = one_host;
 }
 
-/// Checks that a client has measured `rows` sizes by every transport with each of the two patterns.
+/// Checks that a client has measured both patterns by every transport, and `rows` sizes in each of
+/// these runs.
 fn complete(output: &Output, rows: usize) -> Outcome {
     let report = report(output)?;
     ensure!(output.status.success(), "not complete: {report}");

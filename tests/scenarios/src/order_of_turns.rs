@@ -99,7 +99,8 @@ fn ask((client, server): &(Socket, Socket), size: usize, count: usize) -> Result
     })
 }
 
-/// One host asks while sixteen others stream to the same receiver.
+/// In this test one host sends short questions while sixteen other hosts stream to the same
+/// receiver.
 fn short_messages() -> Outcome {
     const STREAMS: usize = 16;
     const QUESTIONS: usize = 200;
@@ -135,8 +136,8 @@ fn short_messages() -> Outcome {
     switch.down()
 }
 
-/// One of four streams ends at a socket with a priority, which gives this stream three of four
-/// turns.
+/// In this test there are four streams, and one of them ends at a socket with a priority. The
+/// priority gives this stream three of every four turns.
 fn priorities() -> Outcome {
     let switch = Switch::up(5, PORTS)?;
     let [receiver, senders @ ..] = switch.hosts::<5>()?;
@@ -206,7 +207,7 @@ fn beside_announcers<T>(
     })
 }
 
-/// One host has 32 connections to the receiver, and another host has one stream.
+/// In this test one host has 32 connections to the receiver, and another host has a single stream.
 fn shares_by_host() -> Outcome {
     const ANNOUNCERS: usize = 32;
     let switch = Switch::up(3, PORTS)?;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The switch itself: the behaviour that scenarios rely on.
+//! Tests the program `enet-switch`, on whose behaviour other scenarios rely.
 
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;

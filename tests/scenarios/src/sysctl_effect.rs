@@ -19,7 +19,8 @@ scenarios! {
     direct sysctl_burst_length_does_not_outgrow_a_buffer = large_burst;
 }
 
-/// The station acknowledges one window at a time, and counts the packets that arrive.
+/// In this test a station (a peer that writes its own frames) acknowledges one window at a time,
+/// and counts the packets that arrive.
 fn sender(lab: &Lab) -> Outcome {
     let knobs = Knobs(&lab.a.namespace);
     // The SYN announces a window of 60, and no later window is larger.
@@ -72,7 +73,8 @@ fn sender(lab: &Lab) -> Outcome {
     station.reset()
 }
 
-/// The station sends, and counts the acknowledgements.
+/// In this test a station (a peer that writes its own frames) sends packets, and counts the
+/// acknowledgements that it gets.
 fn receiver(lab: &Lab) -> Outcome {
     let knobs = Knobs(&lab.a.namespace);
     // Only the station's packets, and no timer, may make the receiver acknowledge.
@@ -145,7 +147,7 @@ fn unequal(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// Both hosts' settings change all the time; no byte is lost and no transfer stalls.
+/// While both hosts' settings change all the time, no byte may be lost and no transfer may stall.
 fn changes(lab: &Lab) -> Outcome {
     let (client, server) = lab.esp_pair(79)?;
     let done = AtomicBool::new(false);

@@ -30,8 +30,8 @@ const LOSSY: Faults = Faults {
     ..Faults::NONE
 };
 
-/// Returns the ends of a connection of `host` with port `remote` of `other`, as the connection's
-/// events name them.
+/// Returns the fields by which events name the two ends of a connection. One end is port `local` of
+/// `host`, and the other end is port `remote` of `other`.
 fn between(
     host: &Host,
     local: u16,

@@ -127,8 +127,8 @@ fn sent_by_queue(host: &Netns) -> Result<[u64; 2]> {
     Ok([count("1:1")?, count("1:2")?])
 }
 
-/// One of the two queues is slow, and the sender changes its processor between packets. No packet
-/// may overtake another one.
+/// In this test one of the two queues is slow, and the sender changes its processor between
+/// packets. No packet may overtake another one.
 fn one_queue(kind: &Kind) -> Outcome {
     const ROUNDS: u32 = 24;
     let [a, b] = hosts(kind)?;
@@ -181,8 +181,8 @@ fn pacing(lab: &Lab) -> Outcome {
     let start = Instant::now();
     transfer(&client, &server, load)?;
     let took = start.elapsed();
-    // The bytes take 800 ms at this rate, less the time of the bytes that `fq` lets a new flow send
-    // at once.
+    // At this rate the bytes would take 800 ms. But `fq` lets a new flow send some of the bytes at
+    // once, so the transfer takes less time.
     let least = Duration::from_millis(600);
     ensure!(took >= least, "{BYTES} bytes took only {took:?}");
     Ok(())

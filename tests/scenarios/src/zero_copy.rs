@@ -104,7 +104,8 @@ fn summed(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// The sender reuses its memory as soon as the sends are completed.
+/// In this test the wire loses, duplicates and reorders packets. The sender reuses its memory as
+/// soon as the sends are completed.
 fn lossy(lab: &Lab) -> Outcome {
     const ROUNDS: u8 = 40;
     const LENGTH: usize = 50_000;
