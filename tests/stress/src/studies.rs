@@ -40,7 +40,7 @@ const IN_TURN: usize = 100;
 /// connections, and with a single connection.
 const DEAREST: f64 = 1.03;
 
-/// Connections opened and closed per second, and the duration in seconds.
+/// The number of connections that are opened and closed per second, and the number of seconds.
 const RATE: u32 = 1000;
 const SECONDS: u32 = 60;
 

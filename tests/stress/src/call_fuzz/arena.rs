@@ -11,9 +11,9 @@ use libc::c_void;
 use guest::prelude::*;
 use guest::socket::NOWHERE;
 
-/// Bytes of the accessible region.
+/// Number of bytes of the accessible region.
 pub const ROOM: usize = 64 << 10;
-/// Bytes of the inaccessible region behind the accessible one.
+/// Number of bytes of the inaccessible region, which follows the accessible one.
 const WALL: usize = 16 << 20;
 
 /// Two adjacent memory regions that exist until the process ends.

@@ -140,7 +140,8 @@ fn warm(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-/// The slab caches of the kernel objects that sockets consist of, each with its bytes in use.
+/// The slab caches of the kernel objects that sockets consist of: for each cache, its name and the
+/// number of its bytes in use.
 struct Held(Vec<(String, i64)>);
 
 /// In a run, a slab cache must grow by less than this, in bytes. The bound is larger than the idle

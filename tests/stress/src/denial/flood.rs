@@ -69,8 +69,8 @@ pub fn during_at<T>(
 /// The number of frames that are sent to measure the cost of one frame.
 const COUNT: u64 = 3000;
 
-/// Returns the number of instructions that a frame costs, its reply included, beyond the cost of a
-/// frame of the same length for another station. The guest's clock must count instructions.
+/// Returns how many more instructions a frame costs, its reply included, than a frame of the same
+/// length for another station. The guest's clock must count instructions.
 ///
 /// # Errors
 /// If a frame cannot be sent.

@@ -22,7 +22,8 @@ pub struct Figures {
     pub cost: Option<f64>,
     /// The share of a stream's goodput that remains during the attack.
     pub share: Option<f64>,
-    /// The most that the host held or sent: number of sockets, bytes, or replies to one frame.
+    /// The largest amount that the host held or sent: the number of sockets, of bytes, or of
+    /// replies to one frame.
     pub held: Option<f64>,
 }
 

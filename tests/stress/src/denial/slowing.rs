@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Attacks by forged packets on a stream that is sending. They measure the stream's goodput,
-//! relative to its goodput during a flood of the same rate that goes to another station. The
-//! numbers of the packets are guessed: each number runs through all of its values.
+//! Attacks by forged packets on a stream that is sending. Each attack measures the stream's
+//! goodput, and divides it by the goodput during a flood of the same rate to another station. The
+//! attacker guesses the packets' numbers: each number runs through all of its values.
 
 use super::flood::{during_at, wire};
 use super::victim::{goodput, stream};

@@ -6,7 +6,7 @@
 use guest::prelude::*;
 use guest::socket::meminfo::{BACKLOG, RCVBUF, RMEM_ALLOC, SNDBUF, WMEM_QUEUED};
 
-/// Bytes that a stream carries in one measurement.
+/// The number of bytes that a stream carries in one measurement.
 const TOTAL: usize = 6_000_000;
 
 /// Returns the goodput of an existing connection from host b to host a, in bytes per second.

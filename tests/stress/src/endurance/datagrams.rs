@@ -10,8 +10,8 @@ use crate::traffic::Ledger;
 use guest::lab::EDP_MAX;
 use guest::prelude::*;
 
-/// The most datagrams in flight at a time. All of them fit into a receive buffer, so that only the
-/// link can lose a datagram.
+/// The largest number of datagrams in flight at a time. All of them fit into a receive buffer, so
+/// that only the link can lose a datagram.
 const BATCH: u64 = 16;
 
 /// How long to wait for an answer; an answer that comes later is read by the next call.

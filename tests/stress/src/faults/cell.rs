@@ -164,8 +164,8 @@ fn is_deserted(host: &Host) -> Result<bool> {
     Ok(host.namespace.proc_net("esp")?.lines().count() <= 1)
 }
 
-/// Ends the process with a message about what hangs, if the ledger shows no progress for too long
-/// before `ended` is signalled.
+/// Watches the ledger until `ended` is signalled. If the ledger shows no progress for too long,
+/// ends the process, with a message that says what hangs.
 fn watch(lab: &Lab, ledger: &Ledger, ended: Receiver<()>) {
     let (mut progress, mut allowance) = (ledger.progress(), Allowance::new(STALL));
     while allowance.wait().is_some() {

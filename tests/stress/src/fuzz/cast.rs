@@ -13,7 +13,7 @@ use crate::fuzz::world::{World, ACCEPTED, CONNECTED, NEGLECTED, OPEN, RECORDS, V
 use crate::fuzz::wrap::Wrap;
 use guest::prelude::*;
 
-/// The most ends of connections that all programs together have open.
+/// The largest number of connection ends that all programs together have open.
 const MOST: usize = 60;
 /// Number of actions of programs between two volleys of frames.
 const ACTS: usize = 24;

@@ -46,7 +46,7 @@ impl State {
     ];
 }
 
-/// The packets that one side of a connection has sent so far.
+/// The state of one side of a connection, as the packets that it has sent so far reveal it.
 #[derive(Clone, Copy, Debug, Default)]
 struct Half {
     opened: bool,

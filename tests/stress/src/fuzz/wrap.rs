@@ -58,7 +58,8 @@ fn mac(number: u8) -> [u8; 6] {
     [2, 0, 0, 0, 0, number]
 }
 
-/// Returns the numbers of the hosts that receive and send a frame.
+/// Returns two host numbers: first the number of the host that receives a frame, then the number of
+/// the host that sends it.
 fn ends(to_b: bool) -> [u8; 2] {
     if to_b {
         [2, 1]
@@ -298,7 +299,8 @@ fn ipv4(protocol: u8, payload: &[u8], to_b: bool) -> Vec<u8> {
     ethernet(mac(to), mac(from), TYPE_IPV4, &packet)
 }
 
-/// Encodes a frame behind a UDP header without a checksum and a tunnel header of two words.
+/// Encodes a frame behind two headers: a UDP header that has no checksum, and a tunnel header of
+/// two words.
 fn udp(port: u16, words: [u32; 2], frame: &[u8], to_b: bool) -> Vec<u8> {
     let frame = room(frame, 16);
     let mut packet = Vec::with_capacity(16 + frame.len());

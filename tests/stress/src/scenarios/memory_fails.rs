@@ -334,8 +334,8 @@ fn stream_splices(injection: &Injection, (a, b): (&Socket, &Socket), bytes: &[u8
             exchange(a, b)
         },
     };
-    // `splice` passes pages by reference, which need not take memory, so this trial need not make a
-    // call fail.
+    // `splice` passes pages by reference, for which it may need no memory. So it is no error if
+    // every call of this trial succeeds.
     spliced.run(injection)?;
     fs::remove_file(path)?;
     Ok(())

@@ -87,7 +87,8 @@ fn lower_mtu(lab: &Lab, (client, server): Pair) -> Result<u32> {
     Ok(refused)
 }
 
-/// The connection ends on both hosts. The host whose address changes ends the connection at once.
+/// In this test the Ethernet address of host `a` changes, and the connection must end on both
+/// hosts. Host `a` ends the connection at once.
 fn other_address(lab: &Lab, (client, server): Pair) -> Result<u32> {
     lab.a.set_mac([2, 0, 0, 0, 0, 0x77])?;
     await_events(&client, libc::POLLHUP)?;

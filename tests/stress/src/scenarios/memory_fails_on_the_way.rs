@@ -121,8 +121,8 @@ fn summed() -> Outcome {
     })
 }
 
-/// Packets that are answered with a reset. The reset may be lost for lack of memory; then the next
-/// packet is answered again.
+/// Sends packets that are answered with a reset. A reset may be lost for lack of memory; then the
+/// next packet is answered with a reset, too.
 fn refusals() -> Outcome {
     on_hosts(Within::Module, |lab, injection| {
         let client = || lab.a.esp();
@@ -226,8 +226,8 @@ fn drain(socket: &Socket) -> Result<()> {
     Ok(())
 }
 
-/// A packet that could not be sent is retransmitted with the same flags. Without the first packet's
-/// flag TXS, which starts a transmission, the receiver would not know of the transmission, and
+/// A packet that could not be sent is retransmitted with the same flags. The flag TXS of the first
+/// packet tells the receiver that a transmission starts. If this flag were missing, the receiver
 /// would request lost packets only once.
 fn announcement() -> Outcome {
     on_hosts(Within::Module, |lab, injection| {
@@ -268,7 +268,7 @@ fn announcement() -> Outcome {
     })
 }
 
-/// One of ten allocations fails while several streams carry bytes in both directions.
+/// In this test one of ten allocations fails while several streams carry bytes in both directions.
 fn load() -> Outcome {
     on_hosts(Within::Module, |lab, injection| {
         let bytes = random(600_000, 5);
