@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! The local and remote ends of a socket, as the module lists them.
+//! The two ends of a socket, local and remote, as the module lists them.
 
 use std::collections::HashMap;
 

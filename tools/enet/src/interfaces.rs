@@ -11,7 +11,7 @@ use nix::ifaddrs::{getifaddrs, InterfaceAddress};
 use nix::net::if_::InterfaceFlags;
 use sockaddr_en::MacAddr;
 
-/// An interface.
+/// A network interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interface {
     /// Name.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! `enet ss --mapped`: the protocol that carries each mapped socket's connection, and the reason if
-//! it is TCP.
+//! `enet ss --mapped`: prints which protocol carries the connection of each mapped socket. If it is
+//! TCP, prints the reason, too.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -15,7 +15,7 @@ use crate::table::{self, Align};
 /// The module's file of mapped connections.
 pub const FILE: &str = "enet_mapped";
 
-/// The connection of a mapped socket.
+/// A connection of a mapped socket.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Mapped {
     /// The protocol that carries the connection: `esp` or `tcp`.
@@ -23,7 +23,7 @@ pub struct Mapped {
     /// The module's word for the reason why TCP carries the connection.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// The reason in a sentence.
+    /// The same reason as a sentence.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub explanation: Option<&'static str>,
     /// Local address and port; `None` for a TCP connection that has ended.
@@ -74,7 +74,7 @@ pub fn tcp_names() -> Names {
         .collect()
 }
 
-/// Parses the module's file. `tcp` has the addresses of connections that TCP carries.
+/// Parses the module's file. `tcp` gives the addresses of the connections that TCP carries.
 ///
 /// # Errors
 /// If a line does not describe a connection.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Counters and sockets in the text format of Prometheus, version 0.0.4.
+//! Formats counters and sockets as metrics, in the text format of Prometheus, version 0.0.4.
 
 use crate::counters::Counter;
 use crate::sockets::{Protocol, Socket};

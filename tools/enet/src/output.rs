@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Standard output.
+//! Prints to standard output.
 
 use std::io::{self, ErrorKind, Write};
 

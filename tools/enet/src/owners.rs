@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! The owners of sockets, and the counters that only an owner can read. A socket's owners are the
-//! processes that have the socket open.
+//! Finds the owners of sockets, and reads the counters that only an owner can read. A socket's
+//! owners are the processes that have the socket open.
 //!
 //! A socket option returns the socket's counters. If this process may trace an owner, this process
 //! duplicates the owner's descriptor (`pidfd_getfd(2)`) and reads the option from the duplicate.

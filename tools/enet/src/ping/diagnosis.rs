@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Collects the evidence for a diagnosis: the interface's counters, whether the host answers ESP,
-//! and whether the host itself responds.
+//! Collects the evidence for a diagnosis: the interface's counters, whether the host's module
+//! answers ESP, and whether the host responds at all.
 
 use std::io::ErrorKind;
 use std::net::IpAddr;
@@ -15,7 +15,7 @@ use super::target::Target;
 use super::verdict::{Evidence, Life};
 use crate::interfaces::Frames;
 
-/// A port on which a service is rare.
+/// The discard port, on which few hosts have a service.
 const DISCARD: u16 = 9;
 
 /// Maximum time to wait for the answer to ESP's SYN.
@@ -85,8 +85,8 @@ fn answers_esp(target: &Target) -> bool {
     }
 }
 
-/// Tests whether the host itself responds. Makes the kernel confirm the neighbour entry, and sends
-/// a datagram to a UDP port that is probably closed.
+/// Tests whether the host responds, with or without the module. Makes the kernel confirm the
+/// neighbour entry, and sends a datagram to a UDP port that is probably closed.
 fn life(target: &Target, ip: IpAddr) -> Life {
     let index = target.interface.index;
     let find = || {

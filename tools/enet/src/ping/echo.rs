@@ -22,7 +22,8 @@ use super::target::Target;
 use crate::interfaces::Interface;
 use crate::output;
 
-/// Number of bytes of a request that carry information: its kind and its number.
+/// Number of bytes at the start of a request that carry information: its kind and its number. The
+/// bytes after them are padding.
 pub const LEAST_SIZE: u16 = 5;
 
 /// Number of bytes of an EDP header, which count towards the MTU.
@@ -54,7 +55,7 @@ pub struct Plan {
 /// The results of a ping.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Number of requests that the device accepted.
+    /// Number of requests that the device accepted for sending.
     pub sent: u32,
     /// Number of requests that the device refused.
     pub refused: u32,
@@ -358,7 +359,7 @@ fn request(number: u32, size: u16) -> Vec<u8> {
     bytes
 }
 
-/// Returns the number of the request that `bytes` answer.
+/// Returns the number of the request to which `bytes` are the answer.
 fn answered(bytes: &[u8]) -> Option<u32> {
     let (kind, rest) = bytes.split_first()?;
     let number = rest.get(..4)?.try_into().ok()?;

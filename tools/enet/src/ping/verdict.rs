@@ -8,7 +8,7 @@ use std::net::IpAddr;
 use super::target::question;
 use crate::interfaces::Frames;
 
-/// Whether the host itself responds, with or without the module.
+/// Whether the host responds at all, with or without the module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Life {
     /// The host answers neighbour discovery, or reports that a UDP port is closed.
@@ -35,7 +35,7 @@ pub struct Evidence {
     pub frames: Option<Frames>,
     /// Whether the host answers ESP.
     pub esp: bool,
-    /// Whether the host itself responds.
+    /// Whether the host responds at all.
     pub life: Life,
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! The BPF program that maps the sockets of a control group, and the `bpf(2)` calls for its
-//! attachment.
+//! The BPF program that maps the sockets of a control group, and the `bpf(2)` calls that load and
+//! attach the program.
 //!
 //! The kernel calls `update_socket_protocol()` in each `socket` call; programs of type `fmod_ret`
 //! can change its result. The program is written as instructions here, so neither a compiler for
@@ -116,7 +116,7 @@ fn program(groups: RawFd) -> Vec<Instruction> {
     const FAMILY: i16 = 0;
     const TYPE: i16 = 8;
     const PROTOCOL: i16 = 16;
-    /// The bits of a socket type without flags.
+    /// The mask that selects the type in the argument `type` of socket(2), and drops the flags.
     const TYPE_MASK: i32 = 0xf;
     vec![
         copy(6, 1),
@@ -138,7 +138,7 @@ fn program(groups: RawFd) -> Vec<Instruction> {
         if_not_equal(0, 1, 2),
         set(0, IPPROTO_ENET),
         EXIT,
-        // For sockets that are not to be mapped, the program jumps here.
+        // The program jumps here if the socket is not to be mapped.
         set(0, 0),
         EXIT,
     ]
@@ -296,7 +296,8 @@ impl Link {
         Ok(Self(owned(link.context("attaching the BPF program")?)))
     }
 
-    /// Keeps the program attached under a name in the BPF file system, until the name is removed.
+    /// Makes the file `path` in the BPF file system. The file keeps the program attached until it
+    /// is removed.
     ///
     /// # Errors
     /// If `path` is not in a mounted BPF file system, or exists already.

@@ -74,7 +74,7 @@ impl Group {
     /// Returns the kernel's number of the group.
     ///
     /// # Errors
-    /// The errno of reading the directory's metadata.
+    /// If the directory's metadata cannot be read.
     pub fn id(&self) -> io::Result<u64> {
         // The inode number of a group's directory is the group's number.
         Ok(self.directory.metadata()?.ino())

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Peers and ports for which mapped sockets may use ESP.
+//! Rules that say for which peers and ports ESP may carry the connections of mapped sockets.
 
 use std::fmt;
 use std::fs;
@@ -12,7 +12,7 @@ use anyhow::{ensure, Context, Error, Result};
 /// The module's file of rules.
 const FILE: &str = "/proc/net/enet_policy";
 
-/// Peers and server ports of a rule.
+/// The peers and the server ports to which a rule applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peers {
     network: Ipv4Addr,
