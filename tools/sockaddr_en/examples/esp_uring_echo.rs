@@ -24,8 +24,8 @@ const MESSAGE: usize = 1000;
 fn main() {
     let arguments: Vec<_> = env::args().skip(1).collect();
     let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
-    // The connections are dropped only when the process ends, because after a failure the ring may
-    // still use their buffers.
+    // After a failure the ring may still use the connections' buffers, so the connections are
+    // dropped only when the process ends.
     let mut connections = Connections::default();
     let done = match arguments[..] {
         ["serve", address] => serve(&mut connections, address),

@@ -43,8 +43,8 @@ pub const EDP_SO_CHECKSUM: i32 = 3;
 pub const ESP_SO_MTU: i32 = 1;
 /// ESP option, [`EspStats`](crate::EspStats): the socket's counters.
 pub const ESP_SO_STATS: i32 = 2;
-/// ESP option, `u32`, read and write: how long a peer may owe an answer, in milliseconds; 0 for the
-/// default, `/proc/sys/esp/user_timeout`.
+/// ESP option, `u32`, read and write: the time in milliseconds after which the connection ends if
+/// the peer owes an answer; 0 for the default, `/proc/sys/esp/user_timeout`.
 pub const ESP_SO_USER_TIMEOUT: i32 = 3;
 /// ESP option, `u32`, read and write: 1 if the packets of the next connection are to have a CRC32c,
 /// otherwise 0.

@@ -199,7 +199,8 @@ impl EdpSocket {
     }
 
     /// Sets whether datagrams are sent with a checksum (CRC32c) of 4 bytes. The receiver's kernel
-    /// drops datagrams with a wrong checksum. Any socket receives datagrams with a checksum.
+    /// drops datagrams with a wrong checksum. Every socket accepts datagrams with a checksum, even
+    /// if this option is not set for it.
     ///
     /// # Errors
     ///

@@ -111,8 +111,8 @@ impl EspStream {
         self.0.set_option(EP_SO_ZEROCOPY, on.into())
     }
 
-    /// Returns whether each packet has a CRC32c. Packets have one if either end asked for it
-    /// ([`EspSocket::set_checksum`]).
+    /// Returns whether each packet has a CRC32c. Packets have a CRC32c if at least one end asked
+    /// for it ([`EspSocket::set_checksum`]).
     ///
     /// # Errors
     ///

@@ -49,7 +49,7 @@ impl EspSocket {
     }
 
     /// Sets whether this end asks for a CRC32c in each packet of the connection, or of each
-    /// connection that the listener accepts. Packets have a CRC32c if either end asks.
+    /// connection that the listener accepts. Packets have a CRC32c if at least one end asks.
     ///
     /// # Errors
     ///

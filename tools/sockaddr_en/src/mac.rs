@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 use crate::constants::ETH_ALEN;
 
-/// An Ethernet address, in transmission order of its bytes.
+/// An Ethernet address. Its bytes are in the order in which they are transmitted.
 ///
 /// ```
 /// use sockaddr_en::MacAddr;
@@ -32,8 +32,8 @@ impl MacAddr {
         a | b | c | d | e | f == 0
     }
 
-    /// Returns whether this is a group address (the group bit, IEEE 802 clause 8.2). The broadcast
-    /// address is one.
+    /// Returns whether this is a group address, which has the group bit set (IEEE 802 clause 8.2).
+    /// The broadcast address is a group address, too.
     pub const fn is_multicast(&self) -> bool {
         self.0[0] & 1 == 1
     }

@@ -25,11 +25,11 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// An entry of the kernel's neighbour table: the Ethernet address of an IP address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Neighbour {
-    /// IP address.
+    /// IP address of the host.
     pub ip: IpAddr,
-    /// Number of the interface.
+    /// Number of the interface through which the host is reached.
     pub interface: u32,
-    /// Ethernet address, if it is known.
+    /// Ethernet address of the host, if it is known.
     pub mac: Option<MacAddr>,
     state: NeighbourState,
     /// Whether the entry has no flags, because the kernel learned it through address resolution.
@@ -74,7 +74,7 @@ impl Neighbour {
     ///
     /// # Errors
     ///
-    /// The kernel's error, such as a missing privilege.
+    /// If the kernel refuses, for instance because the privilege is missing.
     pub fn probe(&self) -> io::Result<()> {
         let mut message = NeighbourMessage::default();
         message.header.family = match self.ip {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! The descriptor that the typed sockets share.
+//! The descriptor behind the typed sockets, with the calls that these sockets share.
 
 use std::io::{self, IoSlice, Read};
 use std::mem::MaybeUninit;

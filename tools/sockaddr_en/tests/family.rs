@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! A family number that is set once applies to every socket and address. The number belongs to the
-//! process, so these tests run in a process of their own.
+//! Tests that a family number that is set once applies to every socket and address. The number
+//! belongs to the process, so these tests run in a process of their own.
 
 use std::io;
 use std::time::Duration;

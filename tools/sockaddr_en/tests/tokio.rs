@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! The sockets for tokio, tested on descriptors of a different address family, which need no
-//! module.
+//! Tests the sockets for tokio. The descriptors in these tests are of a different address family,
+//! so the tests need no module.
 #![cfg(feature = "tokio")]
 
 use std::io;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Tests of the typed sockets without a kernel that has the address family. They test the errors,
-//! and the descriptor traits on descriptors of a different family.
+//! Tests the typed sockets on a kernel that does not have the address family. Some tests check the
+//! errors. The others check the descriptor traits, on descriptors of a different family.
 
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::net::Shutdown;
