@@ -25,11 +25,11 @@ pub struct Port {
     pub dropped_packets: u64,
     /// Number of frames for the host that were marked (ECN).
     pub marked_packets: u64,
-    /// Number of frames from the host that were lost at random on the host's link.
+    /// Number of frames from the host that its own link lost at random.
     pub lost_packets: u64,
 }
 
-/// The counters and the settings of all ports.
+/// The settings and the counters of all ports.
 #[derive(Debug, Serialize)]
 pub struct Report {
     /// The rate of each port, in bits per second.

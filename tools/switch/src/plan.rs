@@ -23,11 +23,11 @@ const HEADER: u32 = 14;
 /// hosts, and a guest's memory is small.
 const MOST_HOSTS: i64 = 256;
 
-/// Propagation delay of a link, in addition to the serialization time.
+/// Propagation delay of a link. The time to transmit a frame comes in addition.
 const CABLE: &str = "1us";
 
-/// Number of frames that may wait for a host's own link. It is larger than the number that any
-/// socket has in flight.
+/// Number of frames that may wait for a host's own link. A socket never has as many frames in
+/// flight.
 const CABLE_QUEUE: u32 = 100_000;
 
 /// The switch's settings.
@@ -122,7 +122,7 @@ pub enum Program {
     Tc,
 }
 
-/// The commands for a program in a namespace.
+/// Commands that one program runs in one namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
     /// The program to run.
@@ -230,10 +230,10 @@ fn forwarding(settings: &Settings) -> Vec<String> {
 /// Returns the commands that set the rate and buffer of each port towards its host.
 ///
 /// `tbf` sends a frame when it has enough tokens, by a high-resolution timer, and its queue counts
-/// bytes. It can save up tokens for two frames. It needs the tokens for one frame to send at all.
-/// The other tokens make up for a late timer. With marking, the queue is `red`. `red` averages over
-/// two frames, the fewest that it supports. Both thresholds are equal, and `nodrop` keeps `red`
-/// from dropping frames that fit.
+/// bytes. It can save up tokens for two frames: the tokens for one frame let it send at all, and
+/// the tokens for the other frame make up for a late timer. With marking, the queue is `red`. `red`
+/// averages over two frames, the fewest that it supports. Both thresholds are equal, and `nodrop`
+/// keeps `red` from dropping frames that fit.
 fn buffers(settings: &Settings) -> Vec<String> {
     let Settings { rate, buffer, .. } = settings;
     let (bits, bytes) = (rate.0, buffer.0);

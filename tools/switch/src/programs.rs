@@ -40,7 +40,7 @@ fn command(program: Program, namespace: Option<&str>) -> Command {
 /// Runs the commands of `step`.
 ///
 /// # Errors
-/// The program's error message, with the line that it failed on.
+/// If the program fails. The error has the program's message, and the line on which it failed.
 pub fn run(step: &Step) -> Result<()> {
     let mut command = command(step.program, step.namespace.as_deref());
     command.args(["-batch", "-"]);
@@ -50,7 +50,7 @@ pub fn run(step: &Step) -> Result<()> {
 /// Runs `program` and parses the JSON that it prints.
 ///
 /// # Errors
-/// The program's error message, or an error that says that its output cannot be parsed.
+/// If the program fails, or its output cannot be parsed. The error has the program's message.
 pub fn ask<T: for<'de> Deserialize<'de>>(
     program: Program,
     namespace: &str,

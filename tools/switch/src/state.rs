@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! The state that persists between calls: the settings, and the baseline of the counters.
+//! The state of a switch, which a file keeps from one call to the next: the settings, and the
+//! baseline of the counters.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Write};
@@ -38,7 +39,7 @@ pub enum Keeping {
     WhileLocked,
 }
 
-/// The error message if a second switch is requested.
+/// The error message for a request to make a second switch.
 const ONE_IS_UP: &str = "a switch is up already: remove it with 'enet-switch down'";
 
 /// Fails if a switch is up.

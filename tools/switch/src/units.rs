@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Rates, sizes and shares in the notation of command lines.
+//! Rates, sizes and shares, parsed from the notation of command lines.
 
 use std::fmt;
 use std::str::FromStr;
