@@ -26,7 +26,7 @@ const DESTINATIONS: usize = 256;
 pub(crate) struct Ports<P: Protocol, L: Link> {
     /// The sockets that own a port, hashed by port number.
     pub(crate) sockets: Table<P, L>,
-    /// The ports that are taken, which change together with `sockets`. The lock of `sockets` is
+    /// The ports that are taken. They change together with `sockets`. The lock of `sockets` is
     /// taken before this lock.
     taken: BhLock<Taken>,
 }
@@ -35,7 +35,7 @@ pub(crate) struct Ports<P: Protocol, L: Link> {
 struct Taken {
     /// A bit for each port.
     bits: BitmapVec,
-    /// Ports whose owners all took them to connect. Further connecting sockets may share these
+    /// Ports that only connecting sockets have taken. Further connecting sockets may share these
     /// ports.
     shared: BitmapVec,
     /// The offset that the search for a port has reached, for each destination hash.

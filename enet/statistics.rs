@@ -13,7 +13,7 @@ macro_rules! statistics {
             $($(#[$doc])* $name,)*
         }
 
-        /// The names, in the order of the values.
+        /// The names of the counters, in the order of the values.
         const NAMES: &[&str] = &[$(stringify!($name)),*];
     };
 }

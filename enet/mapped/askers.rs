@@ -29,7 +29,7 @@ const BITS: u32 = 6;
 const MOST: u32 = 1024;
 
 /// The event that a companion waits for. The key is the same for hosts that have the same address
-/// behind different devices, so a call that is woken must check whether the event concerns its
+/// behind different devices. So a call that is woken must check whether the event concerns its
 /// host.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Awaited {

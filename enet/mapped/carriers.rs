@@ -26,7 +26,7 @@ pub(super) enum Carrier {
 }
 
 impl Carrier {
-    /// Returns the word for the reason that `/proc/net/enet_mapped` shows.
+    /// Returns the word that `/proc/net/enet_mapped` shows for the reason.
     pub(super) fn reason(&self) -> &'static str {
         match self {
             Carrier::Esp(..) => "-",

@@ -344,7 +344,7 @@ struct Progress {
 }
 
 impl Progress {
-    /// Keeps a packet for its timestamp.
+    /// Keeps a packet whose timestamp the call may have to report.
     #[inline]
     fn touch(&mut self, sock: &Sock<Esp>, skb: &Buffer) {
         if self.times && skb.has_time() {

@@ -34,9 +34,9 @@ pub(super) struct Packets {
 }
 
 impl Packets {
-    /// Returns the packets of `skb` with `header`; `None` if the buffer's contents are
-    /// [foreign](Contents::Foreign). The count is computed because the buffer may have been
-    /// segmented or merged on its way.
+    /// Returns the packets of `skb`, whose header is `header`. Returns `None` if the buffer's
+    /// contents are [foreign](Contents::Foreign). The number of packets is computed here, because
+    /// the buffer may have been segmented or merged on its way.
     #[inline]
     pub(super) fn of(skb: &Skb, header: &Header) -> Option<Self> {
         match skb.contents() {

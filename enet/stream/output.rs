@@ -261,7 +261,8 @@ fn empty(device: &Device, header: &Header, mask: u32) -> Result<Skb> {
     packet(device, header, &[], mask)
 }
 
-/// Builds a packet with `payload`, and a checksum with `mask` if the header announces one.
+/// Builds a packet from `header` and `payload`. If the header announces a checksum, appends a
+/// checksum with `mask`.
 fn packet(device: &Device, header: &Header, payload: &[u8], mask: u32) -> Result<Skb> {
     const AROUND: usize = HEADER_LEN + CHECKSUM_LEN;
     let size = payload.len().saturating_add(AROUND);
@@ -272,7 +273,7 @@ fn packet(device: &Device, header: &Header, payload: &[u8], mask: u32) -> Result
     whole.then_some(skb).ok_or(ENOBUFS)
 }
 
-/// Builds a SYN or SYN|ACK with this host's options, which state the limits of `device` and
+/// Builds a SYN or SYN|ACK with this host's options. They state the limits of `device` and
 /// `config`, the ends of a mapped connection, the length of the largest record, and a nonce.
 /// `crowded` is set if many connections send to this host. A mapped connection has no option for
 /// records, so all options fit into [`OPTIONS_MAX`](esp::OPTIONS_MAX), and the receiver reads them

@@ -672,7 +672,8 @@ impl Operations for Esp {
         if sock.shared().unread.is_readable(sock) {
             sock.data_ready();
         } else {
-            // Wakes a call that sleeps for a single byte, so that it reads the new mark.
+            // Wakes a call that sleeps for a single byte, so that the call reads the new low-water
+            // mark.
             sock.state_change();
         }
     }

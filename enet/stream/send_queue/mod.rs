@@ -6,10 +6,10 @@
 //! A buffer of the queue is one of two kinds. A message of one packet has a buffer of its own; a
 //! clone of it is sent with a header in front. A longer message goes to a *store*, a buffer that
 //! has many packets in pages. If all packets of a store are sent at once, a clone of the store is
-//! sent. Any other transmission, of one packet or of a run of packets, is a view of the store's
-//! pages. All packets of a store except the last have the same size. Nothing is appended to a store
-//! once its last packet was sent. So only the first packet of a store can have `TXS`, and only the
-//! last can have `TXF`.
+//! sent. Any other transmission (a packet, or a run of packets) is a view of the store's pages. All
+//! packets of a store except the last have the same size. Nothing is appended to a store once its
+//! last packet was sent. So only the first packet of a store can have `TXS`, and only the last can
+//! have `TXF`.
 
 use crate::net::errno::prelude::*;
 use crate::{
@@ -47,8 +47,8 @@ const MOST_QUEUED: u16 = 0x7ffd;
 
 /// A device that needs this much headroom counts as a tunnel, since a tunnel adds at least Ethernet
 /// and IP headers to ours. Packets for a tunnel are not sent as clones. If the tunnel's receiver is
-/// on the same machine, the kernel passes clones and other buffers to it in two different ways, and
-/// frames on one way overtake frames on the other.
+/// on the same machine, the kernel passes clones to the receiver on a different path than other
+/// buffers. Frames on one path overtake frames on the other.
 const TUNNEL_HEADROOM: usize = 64;
 
 /// Maximum number of payload bytes in one buffer, of all its packets together. With all headers,
@@ -694,7 +694,8 @@ impl esp::WriteQueue for Sending {
         let most = MOST_IN_RUN.checked_div(note.size.into()).unwrap_or(1);
         let mut most = u16::try_from(most).unwrap_or(u16::MAX).min(most_packets);
         if self.with_checksum {
-            // The packets of a run share a mask, which changes where the sequence numbers wrap.
+            // The packets of a run share a mask. The mask changes where the sequence numbers wrap,
+            // so the run ends there.
             most = most.min(seq.before_wrap());
         }
         let index = Seq(note.seq).distance(seq);
@@ -712,8 +713,9 @@ impl esp::WriteQueue for Sending {
         let mut fragments = first.fragments_in(note.offset(index), usize::MAX);
         let mut whole = goes_on(first);
         let notice = first.notice_id();
-        // A run continues in the next store if the packets of that store have the same size and
-        // belong to the same transmission, and its pages have the same completion notice.
+        // A run continues in the next store under three conditions: the packets of that store have
+        // the same size, they belong to the same transmission, and the pages of that store have the
+        // same completion notice.
         while run < most && whole {
             cursor.advance();
             let Some(next) = cursor.current().filter(|next| is_store(next)) else {
