@@ -109,7 +109,7 @@ ENET_STATES
 	{ 0x40, "TXF" },						\
 	{ 0x80, "0x80" })
 
-/* The connection: the socket, its namespace and inode (0 without a descriptor), both ends. */
+/* The fields of a connection: socket, inode (0 without a descriptor), namespace, both ends. */
 #define ENET_ENDS							\
 		__field(const void *, skaddr)				\
 		__field(u64, ino)					\

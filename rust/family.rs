@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Registers a socket family and its protocols, and translates from the kernel's function tables
-//! into safe functions.
+//! Registers a socket family and its protocols, and translates the calls through the kernel's
+//! function tables into calls of safe functions.
 //!
 //! C headers: [`include/linux/net.h`](srctree/include/linux/net.h),
 //! [`include/net/sock.h`](srctree/include/net/sock.h)

@@ -172,7 +172,7 @@ pub(super) unsafe extern "C" fn receive<P: Packets>(
             return ptr::null_mut();
         }
         // `header` points into the readable first bytes of the data, which begin `at` bytes before
-        // it.
+        // `header`.
         let front = header.sub(at as usize);
         let sum = checksum_len::<P>(slice::from_raw_parts(header, P::HEADER_LEN));
         let around = P::HEADER_LEN.wrapping_add(sum);

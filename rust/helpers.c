@@ -224,9 +224,9 @@ H(void, kfree_skb, (struct sk_buff *skb), kfree_skb(skb))
 H(void, kfree_skb_list, (struct sk_buff *skbs), kfree_skb_list(skbs))
 /*
  * Copies pages that a sender on this host may still write to. Like TCP, drops the route, connection
- * tracking and extensions of a received packet. No socket is charged for these objects, and their
- * owners wait until they are released. The core sets slow_gro on a packet that has such an object.
- * The bit stays set, so that the packet is not merged.
+ * tracking and extensions of a received packet, because no socket is charged for these objects, and
+ * their owners wait until they are released. The core sets slow_gro on a packet that has such an
+ * object. The bit stays set, so that the packet is not merged.
  */
 H(struct sk_buff *, skb_receive, (struct sk_buff *skb), skb = skb_share_check(skb, GFP_ATOMIC); if (!skb) return NULL; if (unlikely(skb->slow_gro)) { skb_dst_drop(skb); nf_reset_ct(skb); skb_ext_reset(skb); } skb_clear_delivery_time(skb); if (likely(!skb_orphan_frags_rx(skb, GFP_ATOMIC))) return skb; kfree_skb_reason(skb, SKB_DROP_REASON_SKB_UCOPY_FAULT); return NULL)
 H(bool, pskb_may_pull, (struct sk_buff *skb, unsigned int len), return pskb_may_pull(skb, len))
@@ -370,9 +370,9 @@ static inline bool gro_same_state(struct sk_buff *held, struct sk_buff *skb) { r
 /*
  * Returns ENET_GRO_MERGEABLE if the packets came the same way and may be merged. The core's
  * comparison decides this or, for a plain packet, this module's comparison. Returns
- * ENET_GRO_SAME_WAY if the packets only came the same way. Returns ENET_GRO_OTHER if they came
- * different ways. Also returns ENET_GRO_OTHER unless exactly the tags and a header of this module
- * (`own` bytes) were pulled from the held packet.
+ * ENET_GRO_SAME_WAY if the packets came the same way but must not be merged. Returns ENET_GRO_OTHER
+ * in all other cases. One of these cases is that the bytes pulled from the held packet are not
+ * exactly the tags and a header of this module (`own` bytes).
  */
 H(int, gro_compare, (struct sk_buff *held, struct sk_buff *skb, const void *tags, u32 len, u32 own, bool plain), if (skb_gro_offset(held) != len + own) return ENET_GRO_OTHER; if (NAPI_GRO_CB(held)->same_flow) return ENET_GRO_MERGEABLE; if (!plain || !gro_same_way(held, skb, tags, len)) return ENET_GRO_OTHER; return gro_same_state(held, skb) ? ENET_GRO_MERGEABLE : ENET_GRO_SAME_WAY)
 /*
@@ -389,8 +389,8 @@ H(void, gro_set_packets, (struct sk_buff *skb, u32 at, u32 header_len, __be16 pr
 H(bool, skb_disown, (struct sk_buff *skb), if (likely(!skb->sk)) return false; skb->destructor = NULL; skb->sk = NULL; return true)
 H(void, gro_joined, (struct sk_buff *held, struct sk_buff *skb, bool head), NAPI_GRO_CB(held)->count++; NAPI_GRO_CB(skb)->same_flow = 1; NAPI_GRO_CB(skb)->free = head ? NAPI_GRO_FREE_STOLEN_HEAD : NAPI_GRO_FREE)
 /*
- * list_same_way() compares what GRO need not compare, since GRO sees packets before anything else
- * has processed them.
+ * list_same_way() compares further fields. GRO need not compare them, since it sees packets before
+ * anything else has processed them.
  */
 H(bool, list_same_sender, (const struct sk_buff *held, const struct sk_buff *skb), return skb_get_hash_raw(held) == skb_get_hash_raw(skb) && held->dev == skb->dev && held->vlan_all == skb->vlan_all && !(held->slow_gro | skb->slow_gro) && !skb_metadata_differs(held, skb) && !compare_ether_header(skb_mac_header(held), skb_mac_header(skb)))
 H(bool, list_same_way, (const struct sk_buff *held, const struct sk_buff *skb), return held->pkt_type == skb->pkt_type && skb_mac_offset(held) == -ETH_HLEN && skb_mac_offset(skb) == -ETH_HLEN && !held->destructor && !skb->destructor && skb_frags_readable(held) == skb_frags_readable(skb))

@@ -157,7 +157,7 @@ impl<P: Protocol> Map<P> {
             }
             Err(error) => {
                 entry.member.store(ptr::null_mut(), Release);
-                // The table returns other errors only if it could not grow.
+                // Any error except `EEXIST` means that the table could not grow.
                 Err(if error == EEXIST { error } else { ENOMEM })
             }
         }

@@ -155,8 +155,8 @@ impl Buffer {
     }
 
     /// Returns the sender's Ethernet address of a received frame. Returns `None` if no Ethernet
-    /// header precedes the data. A device may claim to be Ethernet, and its frames may lack the
-    /// header, since the owner of a `tun` device may set the device's type.
+    /// header precedes the data. Even a device that claims to be Ethernet may have frames without
+    /// this header, since the owner of a `tun` device may set the device's type.
     #[inline]
     pub(crate) fn source(&self) -> Option<Mac> {
         const UNSET: u16 = !0;

@@ -40,7 +40,8 @@ impl SkbPool {
     }
 
     /// Keeps a buffer for reuse. Frees the buffer instead if the stack already has `most` buffers,
-    /// or if the buffer is not plain because its bytes are still shared or it has further state.
+    /// or if the buffer is not plain. A buffer is not plain if its bytes are still shared, or if it
+    /// has further state.
     #[inline]
     pub(crate) fn put(&mut self, mut skb: Skb, most: u16) {
         if self.count >= most || !skb.renew_plain() {

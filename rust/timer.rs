@@ -2,11 +2,11 @@
 
 //! The high-resolution timer of a socket.
 //!
-//! The timer holds no reference to the socket, because references held for expiries could not be
-//! counted if the timer is started while its callback runs. Instead the socket's destructor, which
-//! runs after the last reference and an RCU grace period, waits for the callback. The lock holder
-//! decides the expiry time. Other code may arm the timer so that the socket is processed, but the
-//! lock holder may postpone the expiry.
+//! The timer holds no reference to the socket. If it held one for each expiry, these references
+//! could not be counted, because the timer may be started while its callback runs. Instead the
+//! socket's destructor, which runs after the last reference and an RCU grace period, waits for the
+//! callback. The lock holder decides the expiry time. Other code may arm the timer so that the
+//! socket is processed, but the lock holder may postpone the expiry.
 //!
 //! C header: [`include/linux/hrtimer.h`](srctree/include/linux/hrtimer.h)
 

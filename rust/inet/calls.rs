@@ -305,7 +305,7 @@ pub(super) unsafe extern "C" fn setsockopt<M: Streams>(
         StreamCall::<M>::new(socket)
     };
     if exchanges_table(level, name) {
-        // This is the error of a kernel without TLS, so libraries continue without kernel TLS.
+        // A kernel without TLS returns the same error, so libraries continue without kernel TLS.
         return ENOENT.to_errno();
     }
     if let Some(error) = refusal(level, name, call.is_v6()) {

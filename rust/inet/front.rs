@@ -50,9 +50,9 @@ impl<M: Streams> StreamCall<'_, M> {
         unsafe { own_end(self.sock()) }
     }
 
-    /// Returns the state of TCP's socket, loaded with the socket locked. The lock orders the caller
-    /// with its other holders: the caller sees all stores of an earlier holder, and a later holder
-    /// sees all earlier stores of the caller.
+    /// Returns the state of TCP's socket, loaded with the socket locked. So the caller sees all
+    /// stores of the earlier holders of this lock, and the later holders see all earlier stores of
+    /// the caller.
     pub(crate) fn ordered_state(&self) -> u8 {
         let sk = self.sock().as_ptr();
         // SAFETY: The socket is valid. The call may sleep and has not locked the socket.

@@ -35,9 +35,9 @@ enum Direction {
     Out = bindings::XFRM_POLICY_OUT as isize,
 }
 
-/// Returns whether an option of TCP alone is set: a filter, which expects TCP headers; a key for
-/// the signatures of segments (`TCP_MD5SIG`, TCP-AO); a segment size (`TCP_MAXSEG`); or repair
-/// (`TCP_REPAIR`).
+/// Returns whether an option is set that only TCP supports. These options are a filter, which
+/// expects TCP headers, a key for the signatures of segments (`TCP_MD5SIG`, TCP-AO), a segment size
+/// (`TCP_MAXSEG`), and repair (`TCP_REPAIR`).
 ///
 /// # Safety
 ///
