@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * layers TURNS: two ranks exchange a double TURNS times. Rank 0 first prints its process ID. Then
- * it prints, for each exchange, when it called MPI_Send, when MPI_Send returned, and when MPI_Recv
- * returned, in ns of CLOCK_MONOTONIC, which is the clock of the kernel's trace too.
+ * it prints three points in time for each exchange: when it called MPI_Send, when MPI_Send
+ * returned, and when MPI_Recv returned. The times are in ns of CLOCK_MONOTONIC, which is also the
+ * clock of the kernel's trace.
  */
 #include <mpi.h>
 #include <stdio.h>

@@ -67,7 +67,7 @@ def address(text):
 
 
 def before(a, b):
-    """Returns whether number `a` comes before `b`."""
+    """Returns whether sequence number `a` is earlier than `b`, with wrapping."""
     return (a - b) & 0xFFFF > 0x7FFF
 
 
@@ -84,8 +84,9 @@ class Connection:
         # The nonces of both ends, then the unwrapped values of `una` and `expected`.
         self.nonce = int.from_bytes(os.urandom(4), "big") if "masks" in words else None
         self.other_nonce, self.una_wide, self.expected_wide = None, self.isn, 0
-        # Sending: `queue` has packets as (payload, flags) from `una` on, `sent` is the number of
-        # packets in `queue` that were sent, and `window` is the window's end, counted from `una`.
+        # Sending: `queue` has the packets from number `una` on, each as (payload, flags). `sent` is
+        # the number of packets in `queue` that were sent. `window` is the window's end, counted
+        # from `una`.
         self.una, self.queue, self.sent = self.isn, [], 0
         self.window, self.announced, self.since_sent, self.tries = 0, False, 0.0, 0
         # Receiving.

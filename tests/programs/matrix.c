@@ -21,7 +21,7 @@
 #define MOST_WORKERS 16
 #define MOST_SIZE 512
 
-/* The sizes of a band: its rows, and its columns, which are those of both matrices. */
+/* A band: the number of its rows, and the number of its columns, which both matrices have, too. */
 struct band {
 	int rows, size;
 };

@@ -185,8 +185,8 @@ pub fn close_window(key: u64) {
 }
 
 /// Sends and receives once. Returns the number of events. If there were no events but bytes were
-/// received, returns 1, because more bytes may have arrived by then. Returns 0 if another thread is
-/// sending and receiving.
+/// received, returns 1, because more bytes may have arrived in the meantime. Returns 0 if another
+/// thread is sending and receiving.
 pub fn progress() -> c_int {
     let (events, came) = {
         let Ok(mut engine) = ENGINE.try_lock() else {

@@ -180,9 +180,9 @@ impl<P: Payload> Engine<P> {
             .is_some_and(|peer| self.peers[*peer].introduced)
     }
 
-    /// Creates links to `peer`. Each of `pairs` has the numbers of a local interface and of an
-    /// interface of the peer, and the card of the peer's interface. The links that the peer has
-    /// already connected are kept.
+    /// Creates links to `peer`. Each of `pairs` has three members: the number of a local interface,
+    /// the number of an interface of the peer, and the card of the latter interface. The links that
+    /// the peer has already connected are kept.
     pub fn introduce(&mut self, peer: Name, pairs: &[(usize, usize, Card)]) {
         let peer = self.peer(peer);
         for (module, remote, card) in pairs {

@@ -225,8 +225,8 @@ impl Message {
         }
     }
 
-    /// Sets the module and endpoint by which the message is sent. The completion callback reports
-    /// both.
+    /// Sets the module and the endpoint through which the message is sent. The completion callback
+    /// gets both as arguments.
     pub fn set_way(
         &mut self,
         module: *mut mca_btl_base_module_t,

@@ -79,8 +79,8 @@ impl Number {
 }
 
 impl Packet {
-    /// Returns the header of the packet, from port `src` to port `dst`, for a receiver that expects
-    /// the number `expected` and has sent all numbers before `high`.
+    /// Returns the header of the packet, from port `src` to port `dst`. The receiver of the packet
+    /// expects the number `expected`, and has itself sent all numbers below `high`.
     pub(crate) fn header(self, [src, dst]: [u16; 2], expected: Seq, high: Seq) -> Header {
         let (bits, len) = match self.kind {
             Kind::Ack => (flags::ACK, 0),

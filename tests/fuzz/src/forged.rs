@@ -27,7 +27,7 @@ enum Event {
 }
 
 /// Maximum number of packets that two ends exchange before they find that their states contradict
-/// each other. This covers 15 s with ten requests per second in each direction, each of which
+/// each other. In each direction there may be ten requests per second for 15 s, and each request
 /// causes a burst to be retransmitted in vain.
 const MOST: usize = 10_000;
 

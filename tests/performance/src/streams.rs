@@ -282,8 +282,8 @@ pub fn acknowledgements(results: &Results) -> Result<Section> {
     Ok(section)
 }
 
-/// Returns p_rrq of Treydte (2007, 6.1.1): the share of windows of `packets` packets whose last
-/// packets, at least one, are lost, while all packets before them arrive.
+/// Returns p_rrq of Treydte (2007, 6.1.1) for windows of `packets` packets. It is the share of
+/// windows in which one or more packets at the end are lost, and all packets before them arrive.
 fn tail_lost(loss: f64, packets: f64) -> f64 {
     (loss * (1.0 - loss).powf(packets) - loss.powf(packets + 1.0)) / (1.0 - 2.0 * loss)
 }

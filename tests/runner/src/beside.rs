@@ -122,8 +122,9 @@ pub fn read(text: &str, protocol: &str, (streams, pause): (u32, u32)) -> Result<
 }
 
 impl Row {
-    /// Returns the share of the rate (bit/s) that streams and questions have together. Each
-    /// question takes the median time, and follows `pause` milliseconds after the previous answer.
+    /// Returns the share of the rate (bit/s) that streams and questions have together. The
+    /// calculation assumes that each question takes the median time, and that the next one follows
+    /// `pause` milliseconds after its answer.
     fn all(&self, rate: f64, pause: u32) -> f64 {
         let every = self.median_ns as f64 + f64::from(pause) * 1e6;
         let questions = self.size as f64 * 8e9 / every.max(1.0);

@@ -264,8 +264,8 @@ pub struct Sample {
     pub drops: u64,
 }
 
-/// Makes the default switch, and measures each protocol of `protocols` on it, for the number of
-/// rounds given beside the protocol. The switch stays up.
+/// Makes the default switch, which stays up, and measures protocols on it. Each element of
+/// `protocols` is a protocol and its number of rounds.
 ///
 /// # Errors
 /// If the guest ends, or a protocol cannot be measured.

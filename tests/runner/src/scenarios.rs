@@ -100,8 +100,8 @@ fn judge(
     ));
     let awaited = [&free[..], &smp, &icount].concat();
     let results = Mutex::new(Scenarios::awaiting(awaited));
-    // Guests take scenarios from the end of the list, where the long scenarios are, so that no
-    // guest still runs a long scenario when the other guests are done.
+    // Guests take scenarios from the end of the list, where the long scenarios are. Long scenarios
+    // thus start first, and all guests are done at about the same time.
     let [free, smp, icount] = [free, smp, icount].map(|names| Work {
         waiting: Mutex::new(names),
         results: &results,

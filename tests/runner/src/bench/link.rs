@@ -48,7 +48,7 @@ impl Link {
         }
     }
 
-    /// Returns the options by which netgauge's client reaches the server (see `guest/init`).
+    /// Returns the options with which netgauge's client reaches the server (see `guest/init`).
     pub fn to_server(self) -> String {
         let [device, _] = self.devices();
         let address = match self {

@@ -285,8 +285,8 @@ impl Counter {
         serde_json::from_str(&line).context("the plugin's counts")
     }
 
-    /// Returns the plugin's counts while the guest's shell runs `command`, and the command's
-    /// output.
+    /// Runs `command` in the guest's shell. Returns the plugin's counts of this time, and the
+    /// command's output.
     fn count(&mut self, guest: &mut Commands, command: &str) -> Result<(Counts, Ended)> {
         let mark = MARK.1;
         let line = format!(

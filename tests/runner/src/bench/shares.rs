@@ -65,7 +65,8 @@ pub fn measure(
 }
 
 impl Shares {
-    /// Returns the shares of the instructions by which `long` exceeds `short`.
+    /// Subtracts the counts `short` from the counts `long`, and returns the shares of the
+    /// instructions that remain.
     fn of(short: &Counts, long: &Counts) -> Result<Self> {
         let (mut all, mut kernel, mut softirq) = (0.0, 0.0, 0.0);
         for (place, more) in difference(short, long) {

@@ -10,10 +10,10 @@ use anyhow::{ensure, Context, Result};
 
 use crate::commands::Commands;
 
-/// The kernel functions that set or copy memory, and the most instructions per byte of each. Steps
-/// of 8 bytes take 0.13 instructions per byte. Unrolled loops take 0.18 to set and 0.38 to copy.
-/// Steps of one byte take 1. The figure of a page includes the fault that allocates the page, so it
-/// is 1.76 with steps of one byte, and 0.92 otherwise.
+/// The kernel functions that set or copy memory, each with the number of instructions per byte that
+/// it may take. Steps of 8 bytes take 0.13 instructions per byte. Unrolled loops take 0.18 to set
+/// and 0.38 to copy. Steps of one byte take 1. The figure of a page includes the fault that
+/// allocates the page, so it is 1.76 with steps of one byte, and 0.92 otherwise.
 const MOST: [(&str, f64); 6] = [
     ("memset", 0.25),
     ("memcpy", 0.5),

@@ -50,8 +50,8 @@ impl Tracer {
         let pipe = directory.path().join("log");
         let status = Command::new("mkfifo").arg(&pipe).status()?;
         ensure!(status.success(), "mkfifo: {status}");
-        // The pipe is opened for reading and writing, so that QEMU never sees the end of the pipe,
-        // and never blocks because the pipe has no reader.
+        // The pipe is opened for reading and for writing, so it always has a reader and a writer.
+        // QEMU therefore never waits for a reader, and the reader never reads an end of file.
         let log = OpenOptions::new().read(true).write(true).open(&pipe)?;
         let mut monitor = guest.monitor()?;
         monitor.command(&format!("logfile {}", pipe.display()))?;
