@@ -79,8 +79,8 @@ impl Interface {
         Ok(all()?.into_iter().find(|one| one.index == index))
     }
 
-    /// Returns the interface whose subnet contains `ip`. An interface that is down keeps its
-    /// address but has no route.
+    /// Returns the interface whose subnet contains `ip`. This works even if the interface is down:
+    /// it then has no route, but keeps its address.
     ///
     /// # Errors
     /// The errors of [`Interface::named`].

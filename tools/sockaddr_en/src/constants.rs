@@ -22,8 +22,8 @@ pub const EPPROTO_EZDP: i32 = 1;
 /// Protocol of a `SOCK_STREAM` socket: Ethernet Streaming Protocol.
 pub const EPPROTO_ESP: i32 = 0;
 
-/// Protocol of a `SOCK_STREAM` socket of `AF_INET` or `AF_INET6` that the module serves. All calls
-/// act like those of TCP.
+/// Protocol of a `SOCK_STREAM` socket of `AF_INET` or `AF_INET6` that the module serves. All its
+/// calls act like the calls of a TCP socket.
 pub const IPPROTO_ENET: i32 = 259;
 
 /// Interface number that stands for every interface in `bind`.

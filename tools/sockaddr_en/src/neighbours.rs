@@ -32,7 +32,7 @@ pub struct Neighbour {
     /// Ethernet address of the host, if it is known.
     pub mac: Option<MacAddr>,
     state: NeighbourState,
-    /// Whether the entry has no flags, because the kernel learned it through address resolution.
+    /// Whether the kernel learned the entry through address resolution. Such an entry has no flags.
     is_learned: bool,
 }
 

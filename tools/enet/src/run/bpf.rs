@@ -106,10 +106,11 @@ const fn call(function: i32) -> Instruction {
 /// Returns from the program. The result is the value of register 0.
 const EXIT: Instruction = instruction(0x95, 0, 0, 0, 0);
 
-/// Returns the program. The program's result is `IPPROTO_ENET` if a task in the group opens a
-/// stream socket of `AF_INET` or `AF_INET6`, and the protocol number is 0, TCP or MPTCP. (Go uses
-/// MPTCP for listeners.) Otherwise the result is 0, and the kernel runs its own function as if
-/// there were no program. `groups` is the map that holds the group.
+/// Returns the program. The program's result is `IPPROTO_ENET` under three conditions: a task in
+/// the group opens the socket, it is a stream socket of `AF_INET` or `AF_INET6`, and its protocol
+/// number is 0, TCP or MPTCP. (Go uses MPTCP for listeners.) Otherwise the result is 0, and the
+/// kernel runs its own function as if there were no program. `groups` is the map that holds the
+/// group.
 fn program(groups: RawFd) -> Vec<Instruction> {
     // Offsets of the arguments of `update_socket_protocol()`, 64 bits each. When the program
     // starts, register 1 points to the first argument.

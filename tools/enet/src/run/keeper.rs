@@ -42,8 +42,9 @@ pub fn start(group: Group, rules: &Rules, link: Option<Link>, module: OwnedFd) -
             // The keeper's parent exits at once, so that the command does not inherit a child.
             waitpid(child, None)?;
             group.join()?;
-            // `starting` stays open until this process executes the command or exits. The keeper
-            // waits for that end of the pipe to close before it watches the group.
+            // `starting`, the write end of the pipe, stays open until this process executes the
+            // command or exits. Before the keeper watches the group, it waits until `starting` is
+            // closed.
             std::mem::forget(starting);
             Ok(())
         }

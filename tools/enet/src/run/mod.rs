@@ -151,7 +151,7 @@ fn hold_module() -> Result<OwnedFd, Errno> {
     socket(AddressFamily::INET, SocketType::STREAM, protocol)
 }
 
-/// Returns whether `error` means that no module has the protocol and none could be loaded.
+/// Returns whether `error` means that the module is not loaded, and could not be loaded.
 fn is_missing(error: Errno) -> bool {
     error == Errno::PROTONOSUPPORT
 }
