@@ -346,7 +346,8 @@ impl<P: Protocol, L: Link> TableGuard<'_, P, L> {
     ///
     /// # Errors
     ///
-    /// `EINVAL` if the socket is in a table by this link, or its last reference is gone.
+    /// `EINVAL` if this link already holds the socket in a table, or if the socket's last reference
+    /// is gone.
     pub(crate) fn insert(&self, hash: u32, sock: &Sock<P>) -> Result {
         let bucket = self.table.bucket(hash).ok_or(EINVAL)?;
         let held = sock.try_hold().ok_or(EINVAL)?;

@@ -25,7 +25,8 @@ pub(super) fn send(sock: &Sock<Edp>, msg: &mut Message<'_>, len: usize) -> Resul
     } else {
         Ok(())
     };
-    // Several sends share a buffer, so the completion of each zero-copy send reports a copy.
+    // Several sends share a buffer, so their data is copied. The completion of a zero-copy send
+    // must say so.
     msg.note_copy();
     let result = begun.and_then(|()| {
         append(sock, pending, msg, len)?;

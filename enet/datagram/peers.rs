@@ -53,8 +53,8 @@ impl Peers {
         })
     }
 
-    /// Calls `f` with the bucket of the host with address `mac` behind device `ifindex`, with the
-    /// host and with the current time.
+    /// Finds the host that has address `mac` behind device `ifindex`. Calls `f` with three
+    /// arguments: the host's bucket, the host, and the current time.
     fn with<R>(
         &self,
         mac: Mac,

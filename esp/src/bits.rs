@@ -40,7 +40,8 @@ impl Bits {
         }))
     }
 
-    /// Returns those of the `count` numbers from `first` on that are below [`MOST`].
+    /// Returns the set of `count` consecutive numbers from `first` on, without the numbers that are
+    /// not below [`MOST`].
     pub(super) fn run(first: u16, count: u16) -> Self {
         Self::below(first.saturating_add(count)).without(Self::below(first))
     }

@@ -676,7 +676,7 @@ fn data_beyond_every_window_is_dropped() {
         ack: una,
         flags: flags::ACK | if n == 0 { flags::TXS } else { 0 },
     };
-    // No acknowledgement opens a window, but this sender continues anyway.
+    // In this test, the sender gets no acknowledgement that opens a window, but continues anyway.
     for n in 0..40_000 {
         let outcome = pair.receive(B, &header(n), b"x");
         let beyond = n >= 0x7fff;

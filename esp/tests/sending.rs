@@ -466,8 +466,8 @@ fn a_lost_final_acknowledgement_of_a_long_message_is_noticed_soon() {
 
 #[test]
 fn a_lost_request_for_messages_costs_one_timeout() {
-    // The other messages arrived before the first one. When the first message arrives, the receiver
-    // acknowledges this message at once, because more messages are known to exist.
+    // The later messages arrived before the first one, so the receiver already knows that more
+    // messages follow. Therefore it acknowledges the first message as soon as that arrives.
     let mut pair = Pair::established();
     let start = pair.now;
     pair.lose(A, 0);

@@ -37,8 +37,9 @@ pub(crate) struct Table {
 impl Table {
     /// Returns TCP's own calls. The pointer is set, since a descriptor uses this table.
     pub(super) fn inet_ops(&self) -> &'static bindings::proto_ops {
-        // SAFETY: TCP is no module, and its tables are static. Without these tables there is no
-        // registration, hence no descriptor whose calls could come here.
+        // SAFETY: TCP is built into the kernel, and its tables are static. Registration fails if
+        // the tables are missing, so the pointer is valid whenever a call on a descriptor comes
+        // here.
         unsafe { &*self.inet_ops }
     }
 

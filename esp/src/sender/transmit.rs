@@ -103,9 +103,9 @@ impl Sender {
         config: &Config,
         queue: &mut impl WriteQueue,
     ) -> Option<u16> {
-        // How many packets `seq` is behind the announcement, which is the packet that starts a
-        // transmission (TXS). If no transmission is open, packet `seq` itself will be the
-        // announcement.
+        // The number of packets from the announcement to the later packet `seq`. The announcement
+        // is the packet that starts a transmission (TXS). If no transmission is open, packet `seq`
+        // itself will be the announcement.
         let behind = if self.in_transmission {
             self.announced.map(|announced| announced.distance(seq))
         } else {

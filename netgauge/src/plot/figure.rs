@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! The lines of saved results.
+//! The curves of a figure, made from saved results.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -21,7 +21,7 @@ pub(super) struct Waits {
     pub(super) most: Duration,
     /// Whether a sending call that finds no room waits in `poll(2)`, and not in the socket.
     pub(super) polls_to_send: bool,
-    /// Whether a receiving call that finds no data waits in `poll(2)`, and not in the socket.
+    /// If a receiving call finds no data: whether it waits in `poll(2)` instead of in the socket.
     pub(super) polls_to_receive: bool,
 }
 

@@ -96,7 +96,7 @@ fn cards(driver: &str) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// The card receives all packets of a protocol other than IP in one queue.
+/// Without a rule, the card receives all packets of a protocol other than IP in one queue.
 fn steers() -> Outcome {
     let cards = Cards::new()?;
     for (host, name) in &cards.hosts {

@@ -291,9 +291,8 @@ impl Simulation {
         }
     }
 
-    /// Returns the most bytes in the receiver's port, and the largest number of acknowledgements
-    /// that waited in the ACK queue at the same time. Both values cover the time since the last
-    /// call.
+    /// Returns two peaks since the last call: the number of bytes queued in the receiver's port,
+    /// and the number of acknowledgements waiting in the ACK queue.
     pub fn take_peaks(&mut self) -> (u32, usize) {
         (
             std::mem::take(&mut self.ports[RECEIVER as usize].peak),

@@ -92,7 +92,8 @@ impl Capabilities {
         [EDP_QUERY, a, b, c, d]
     }
 
-    /// Parses a datagram from port 0 of a host; `None` unless it answers the query with `nonce`.
+    /// Parses a datagram from port 0 of a host; `None` unless it answers the query that carried
+    /// `nonce`.
     pub fn from_answer(datagram: &[u8], nonce: u32) -> Option<Self> {
         let (kind, rest) = datagram.split_first()?;
         let (answered, options) = rest.split_first_chunk()?;

@@ -240,7 +240,8 @@ enum Incoming {
     Silent,
     /// The bytes of an incomplete request that have arrived.
     Request(u64),
-    /// The bytes of a stream that have arrived, and whether the current block is the stream's last.
+    /// The number of bytes of a stream that have arrived so far, and whether the current block is
+    /// the stream's last.
     Stream(u64, bool),
     /// The end of a stream.
     Over,

@@ -134,7 +134,8 @@ fn mapped_syn(lab: &Lab, from: [u8; 6], port: u16, number: u64) -> Vec<u8> {
     ethernet(lab.a.mac, from, ETH_P_ESP, &header.packet(&options))
 }
 
-/// Makes a mapped listener on host a, which knows host b's Ethernet address.
+/// Makes a mapped listener on host a. A connection from host b makes host a learn host b's Ethernet
+/// address.
 fn mapped_listener(lab: &Lab, port: u16) -> Result<Socket> {
     for (host, number) in [(&lab.a, 1), (&lab.b, 2)] {
         // Replaces the address that another attack may have set.

@@ -32,8 +32,8 @@ fn many() -> u64 {
 
 /// Number of bytes of each of the connections of [`Traffic::Many`], in each direction.
 const SHARE: u64 = 16 << 10;
-/// A storm's number of threads, each with one connection at a time, and the number of connections
-/// that each thread makes one after the other.
+/// The size of a storm: the number of threads, and the number of connections that each thread
+/// makes one after the other.
 const STORM: (u64, u64) = (10, 10);
 
 /// A kind of traffic.
