@@ -5,13 +5,12 @@
 use crate::net::sock::{NewChild, Protocol, Sock};
 use crate::net::softirq::Softirq;
 
-fn spawn<P: Protocol>(sock: &Sock<P>, parts: (P::Shared, P::State), softirq: Softirq<'_>) {
+fn spawn<P: Protocol>(sock: &Sock<P>, shared: P::Shared, softirq: Softirq<'_>) {
     let mut guard = sock.lock_bh(softirq);
-    let (shared, state) = parts;
     #[cfg(misuse)]
-    drop(NewChild::spawn(&mut guard, shared, state, softirq)); //~ E0308
+    drop(NewChild::spawn(&mut guard, shared, softirq)); //~ E0308
     #[cfg(not(misuse))]
     if let Some(mut listener) = guard.locked() {
-        drop(NewChild::spawn(&mut listener, shared, state, softirq));
+        drop(NewChild::spawn(&mut listener, shared, softirq));
     }
 }
