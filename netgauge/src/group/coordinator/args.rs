@@ -19,11 +19,12 @@ use crate::sizes::{parse_ranges, split_unit};
 const MANY: &str =
     "Many participants (one-many, many-one, all-to-all, bisection, loaded-latency, esp-params)";
 
-/// The longest pause, milliseconds. The pause is limited because the server gives up after some
-/// time without data.
+/// The longest pause that option `--pause` accepts, milliseconds. The limit is needed because the
+/// server gives up after some time without data.
 const MOST_PAUSE: i64 = 1000;
 
-/// The largest permitted count of numbers in one range. A run has time for far fewer.
+/// The maximum number of values that one range, such as `1-8`, may have. A run has time for far
+/// fewer.
 const MOST: u32 = 1024;
 
 /// A coordinator's options.
@@ -33,7 +34,7 @@ pub struct Options {
     pub connect: Option<String>,
     /// The port of servers that are named without a port.
     pub port: u16,
-    /// The time for which attempts to reach a server, or a host by ssh, are repeated.
+    /// Attempts to reach a server, or a host by ssh, are repeated for at most this time.
     pub wait: Duration,
     /// The interface for the processes that the coordinator starts.
     pub interface: Option<String>,
@@ -68,7 +69,7 @@ pub struct GroupArgs {
     #[arg(long, value_name = "RATE")]
     pub rate: Option<Rate>,
 
-    /// Options of participants on other hosts by ssh.
+    /// Options of participants that ssh starts on other hosts.
     #[command(flatten)]
     pub hosts: HostArgs,
 
@@ -117,7 +118,7 @@ impl GroupArgs {
     ///
     /// # Errors
     ///
-    /// The line has other options, or a wrong value.
+    /// Fails if the line has other options, or a wrong value.
     pub(crate) fn parse_from<'a>(
         line: impl IntoIterator<Item = &'a str>,
     ) -> Result<Self, clap::Error> {
@@ -133,7 +134,7 @@ impl GroupArgs {
     ///
     /// # Errors
     ///
-    /// One of these options is given.
+    /// Fails if one of these options is given.
     pub fn refuse(&self, why: &str) -> Result<()> {
         let many = &self.many;
         for (given, option) in [
@@ -157,8 +158,8 @@ impl GroupArgs {
     ///
     /// # Errors
     ///
-    /// A server is named twice (one server cannot be two participants at once), or the file of
-    /// hosts cannot be used.
+    /// Fails if a server is named twice, because one server cannot be two participants at once.
+    /// Also fails if the file of hosts cannot be used.
     pub fn locations(&self, connect: Option<&str>, port: u16) -> Result<Vec<Location>> {
         if let Some(host) = connect {
             let server = Location::Server {

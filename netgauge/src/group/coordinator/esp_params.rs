@@ -3,8 +3,8 @@
 //! Pattern esp-params (Treydte 2007, 6.2): goodput of ESP over `burst_length` and `packets_to_ack`.
 //!
 //! If `burst_length` permits fewer packets in flight than `packets_to_ack`, no acknowledgement
-//! becomes due, and only the retransmission request timer makes progress. Such pairs are out of
-//! range and left out.
+//! becomes due. The transfer then goes on only when the retransmission request timer expires. Such
+//! pairs of values are out of range, so they are left out.
 
 use std::time::Duration;
 
@@ -67,7 +67,7 @@ pub struct ParamsReport {
 /// One pair of parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Cell {
-    /// The pair.
+    /// The values of the two parameters.
     #[serde(flatten)]
     pub parameters: EspParameters,
     /// Number of rounds measured.
@@ -77,7 +77,7 @@ pub struct Cell {
     /// Payload of all clients per second.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub goodput_bit_per_s: Option<Goodput>,
-    /// Goodput as a share of the rate, if the rate was given.
+    /// The goodput as a share of the link's rate, if this rate was given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub share: Option<Share>,
 }
@@ -180,8 +180,8 @@ fn measure(
 ) -> Result<()> {
     for parameters in plan.grid.cells() {
         group.all_do(keepers, &Order::SetParameters(parameters), &Answer::Done)?;
-        // The members connect anew, so that the new parameters apply to the connections from the
-        // beginning.
+        // The members connect again for each pair of parameters, so that these apply to each
+        // connection from its beginning.
         let mut mesh = Mesh::new(group, members.to_vec());
         let (row, result) = match mesh.open(&plan.media[0].opening(), Shape::Star) {
             Ok(()) => one_many(&mut mesh, plan.sizes[0], plan),

@@ -12,9 +12,9 @@ use crate::summary::jain;
 pub struct Round {
     /// The time from the byte that starts the first member to the end of the round, nanoseconds.
     pub ns: u64,
-    /// Jain's index of fairness. If the clients send, it is the index of the bytes that the server
-    /// had received from each client when one client's message was complete. If the clients
-    /// receive, it is the index of the times that the clients took.
+    /// Jain's index of fairness. If the clients send, it is the index of the numbers of bytes that
+    /// had arrived from each client when the first message was complete. If the clients receive, it
+    /// is the index of the times that the clients took.
     pub fairness: f64,
 }
 
@@ -64,8 +64,8 @@ pub fn bit_per_s(bytes: u64, ns: u64) -> f64 {
     bytes as f64 * 8e9 / ns.max(1) as f64
 }
 
-/// A summary of goodput rates, bit/s. They are either the rates of rounds, each of which counts the
-/// payload of all clients, or the rates of single hosts.
+/// A summary of goodput rates, bit/s. Each rate is either the rate of a round, which counts the
+/// payload of all clients, or the rate of a single host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Goodput {
     /// The slowest round's rate, bit/s.
@@ -121,7 +121,7 @@ impl Goodput {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Share {
-    /// For rates of rounds.
+    /// The shares that summarise the rates of rounds.
     OfRounds {
         /// The slowest round's share.
         worst: f64,

@@ -29,11 +29,11 @@ const TITLE: i32 = 200;
 /// Width of the scale, pixels.
 const SCALE: i32 = 20;
 
-/// Above this level a cell is light, and its text is black.
+/// A cell whose level is above this one has a light colour, so its text is black.
 const LIGHT: f64 = 0.6;
 
-/// Anchors of texts in addition to [`START`]. The anchor is the point of a text that lies at the
-/// given coordinates.
+/// The anchors of texts, in addition to [`START`]. An anchor is the point of a text that lies at
+/// the given coordinates.
 const MIDDLE: Pos = Pos {
     h_pos: HPos::Center,
     ..START
@@ -43,7 +43,8 @@ const END: Pos = Pos {
     ..START
 };
 
-/// The picture: the cells' values, by row and column, in the order of the axes.
+/// A heat map, ready to be drawn. It holds the cells' values by row and column, in the order of the
+/// axes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HeatMap {
     /// The line above the picture.
@@ -63,7 +64,7 @@ impl HeatMap {
     ///
     /// # Errors
     ///
-    /// Nothing was measured.
+    /// Fails if nothing was measured.
     pub fn of(report: &ParamsReport) -> Result<Self> {
         let value = |burst, ack| {
             let goodput = report.cell(burst, ack)?.goodput_bit_per_s?;
@@ -198,7 +199,7 @@ fn mbit(bit_per_s: u64) -> String {
 ///
 /// # Errors
 ///
-/// There is nothing to draw, or the file cannot be written.
+/// Fails if there is nothing to draw, or if the file cannot be written.
 pub fn write(report: &ParamsReport, path: &Path) -> Result<()> {
     let map = HeatMap::of(report).with_context(|| format!("{} is not written", path.display()))?;
     picture::save(&map, path)
@@ -243,7 +244,7 @@ mod tests {
         ] {
             assert!(svg.contains(text), "{text}: {svg}");
         }
-        // One rectangle for each of the 3 values, one each for the background and the frame, and 64
+        // The picture has 3 rectangles for the 3 values, 2 for the background and the frame, and 64
         // for the scale.
         assert_eq!(svg.matches("<rect").count(), 3 + 2 + 64);
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Participants on other hosts by ssh: the options, and the file that names the hosts.
+//! Participants that ssh starts on other hosts: the options, and the file that names the hosts.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,14 +10,14 @@ use clap::Args;
 
 use super::location::Location;
 
-/// The command that calls ssh. With these options, ssh notices when a host is gone. It also asks
-/// for no password, because there is no user to answer.
+/// The command that calls ssh. The options make ssh notice when a host is gone. They also keep ssh
+/// from asking for a password, because no user could answer.
 const SSH: &str = "ssh -o BatchMode=yes -o ConnectTimeout=10 -o ServerAliveInterval=5";
 
 /// The options that conflict with `--hostfile`, because they choose participants in other ways.
 const OTHERS: [&str; 4] = ["server", "connect", "peers", "netns"];
 
-/// Options of participants on other hosts.
+/// Options of participants that ssh starts on other hosts.
 #[derive(Clone, Debug, Args)]
 pub struct HostArgs {
     /// Coordinate processes that ssh starts on the hosts which this file names, one a line; `#`
@@ -46,7 +46,7 @@ impl HostArgs {
     ///
     /// # Errors
     ///
-    /// The file cannot be read, or names no hosts.
+    /// Fails if the file cannot be read, or if it names no hosts.
     pub fn locations(&self) -> Result<Vec<Location>> {
         let Some(path) = &self.hostfile else {
             return Ok(Vec::new());

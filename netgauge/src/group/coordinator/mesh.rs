@@ -19,7 +19,7 @@ use crate::signals::is_interrupted;
 /// After the user has interrupted the run, members have this time to report their results.
 const LAST_ROUNDS: Duration = Duration::from_secs(5);
 
-/// The connections of a mesh.
+/// Which members of a mesh are connected with each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
     /// Each member is connected with member 0.
@@ -38,8 +38,8 @@ pub struct MeshRound {
     /// nanoseconds; 0 if it received nothing. If all send to member 0, the list has only member 0's
     /// time.
     pub received_ns: Vec<u64>,
-    /// If all send to member 0: Jain's index of the bytes that member 0 had received from each
-    /// member when one member's message was complete.
+    /// If all send to member 0: Jain's index of the numbers of bytes that had arrived from each
+    /// member when the first message was complete.
     pub fairness: Option<f64>,
 }
 
@@ -71,10 +71,11 @@ impl<'a> Mesh<'a> {
     ///
     /// # Errors
     ///
-    /// A member could not connect, or is gone; the text names it.
+    /// Fails if a member could not connect, or is gone. The error text names that member.
     pub fn open(&mut self, opening: &Opening, shape: Shape) -> Result<()> {
         let count = self.count()?;
-        // Of two connected members, the one with the higher number connects.
+        // If two members have to be connected, the one with the higher number connects to the
+        // other.
         let peers = |number: u16| match shape {
             Shape::Star if number != CLOCK => (vec![CLOCK], Vec::new()),
             Shape::Star | Shape::Full => (
@@ -131,7 +132,7 @@ impl<'a> Mesh<'a> {
                 spans[number].extend(more);
             }
         });
-        // If all send to member 0, only member 0 measures the rounds.
+        // If all send to member 0, only member 0 measures the rounds, so only its spans are used.
         let told = match flows {
             Flows::Gather => &spans[..1],
             _ => &spans[..],
@@ -139,8 +140,8 @@ impl<'a> Mesh<'a> {
         (rounds(told), result)
     }
 
-    /// Makes member 1 call member 0. Returns the results of both members. If a call fails, returns
-    /// the results of the calls before the failure.
+    /// Makes member 1 send its remote calls to member 0. Returns the results of both members. If a
+    /// call fails, returns the results of the calls before the failure.
     pub fn call(&mut self, series: RpcSeries) -> (RpcTimes, Result<()>) {
         let mut all = RpcTimes::default();
         let result = self.series(&Order::Rpc(series), |_, answer| {
@@ -178,7 +179,7 @@ impl<'a> Mesh<'a> {
     ///
     /// # Errors
     ///
-    /// [`Interrupted`](crate::signals::Interrupted) if the user interrupts the run.
+    /// Fails with [`Interrupted`](crate::signals::Interrupted) if the user interrupts the run.
     pub fn leave(self, patience: Duration) -> Result<()> {
         dismiss(self.group, &self.members, patience, |_, _| ())
     }
@@ -211,8 +212,8 @@ fn dismiss(
     take: impl FnMut(usize, Answer),
 ) -> Result<()> {
     for who in members {
-        // Ignored because this fails only for a member that is gone. Its connections are closed
-        // already.
+        // The error is ignored, because this call fails only for a member that is gone. The
+        // connections of such a member are closed already.
         let _ = group.order(*who, Order::Leave);
     }
     group.settle(members, &Answer::Left, patience, take)

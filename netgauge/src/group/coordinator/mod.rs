@@ -59,7 +59,7 @@ pub trait Results {
     ///
     /// # Errors
     ///
-    /// The error of the writer.
+    /// Fails with the writer's error.
     fn write(&self, format: Format, out: &mut dyn Write) -> io::Result<()>;
 
     /// Returns the errors of failed runs.
@@ -74,7 +74,7 @@ pub trait Results {
     ///
     /// # Errors
     ///
-    /// There is nothing to draw, or the file cannot be written.
+    /// Fails if there is nothing to draw, or if the file cannot be written.
     #[cfg(feature = "pictures")]
     fn draw(&self, path: &Path) -> Result<()>;
 
@@ -82,7 +82,7 @@ pub trait Results {
     ///
     /// # Errors
     ///
-    /// Always.
+    /// Always fails.
     #[cfg(not(feature = "pictures"))]
     fn draw(&self, _path: &Path) -> Result<()> {
         bail!(crate::picture_file::WITHOUT)
@@ -102,7 +102,7 @@ impl Coordinator {
     ///
     /// # Errors
     ///
-    /// The options do not go together.
+    /// Fails if the options conflict.
     pub fn new(
         options: Options,
         pattern: &PatternInfo,
@@ -141,8 +141,8 @@ impl Coordinator {
     ///
     /// # Errors
     ///
-    /// A participant cannot be started or reached. [`Interrupted`] if the user interrupts the run,
-    /// after the results so far are printed.
+    /// Fails if a participant cannot be started or reached. Fails with [`Interrupted`] if the user
+    /// interrupts the run; the results so far are printed first.
     pub fn run(&self, signals: Signals) -> Result<bool> {
         let mut group = Group::gather(&self.locations, &self.options, signals)?;
         let bar = Bar::new(self.work.steps(&self.plan) as u64);

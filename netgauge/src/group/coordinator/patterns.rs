@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Patterns between more than two hosts that consist of rounds, with several sizes and transports.
+//! Patterns of rounds between more than two hosts, measured with several sizes and transports.
 //!
 //! *one-many* or *incast* (Treydte 2007, 2.4.4): N clients send to one server at once. The switch's
 //! port to the server overflows; the result shows whether the clients get equal shares.
@@ -57,7 +57,7 @@ pub struct Rounds {
     /// The connections between the members.
     shape: Shape,
     measure: Measure,
-    /// The rest of the line above the pattern's table, after the pattern's name.
+    /// The text that follows the pattern's name in the line above its table.
     pub(super) head: &'static str,
     /// The line above the pattern's picture.
     #[cfg_attr(not(feature = "pictures"), allow(dead_code))]
@@ -210,8 +210,8 @@ impl Rounds {
         let interrupted = result.as_ref().is_err_and(is_interrupted);
         progress.advance(plan.sizes.len().saturating_sub(rows.len()) as u64);
         let measured = report.runs.iter().any(|run| run.transport == transport);
-        // If there is no row, the transport could not be opened. If no participant is gone, the
-        // reason is that the transport does not work here.
+        // A run has no row only if its transport could not be opened. If all participants are still
+        // there, the reason is that the transport does not work here.
         let dispensable = medium.optional && rows.is_empty() && !interrupted && !measured;
         let outcome = match result {
             Ok(()) => Outcome::Ok,
@@ -380,8 +380,9 @@ fn pair(hosts: usize, random: &mut fastrand::Rng) -> Vec<Option<u16>> {
     partners
 }
 
-/// Returns the rate of each pair in one direction, by the time of the host that took longer. A host
-/// that starts after its partner has sent would otherwise appear faster than it is.
+/// Returns the rate of each pair in one direction. The rate is computed from the time of the host
+/// that took longer. Otherwise, a host that starts after its partner has sent would appear faster
+/// than it is.
 fn pair_rates(partners: &[Option<u16>], round: &MeshRound, size: u64) -> Vec<f64> {
     let pairs = partners.iter().enumerate().filter_map(|(one, partner)| {
         let other = usize::from((*partner)?);

@@ -60,12 +60,11 @@ impl Grid {
 /// The roles of a pattern's participants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Roles {
-    /// A server and several numbers of clients.
+    /// One server with clients, measured with several numbers of clients.
     Clients,
     /// All participants do the same.
     Alike,
-    /// A server and one number of clients, which are measured with several values of ESP's
-    /// parameters.
+    /// One server with a fixed number of clients, measured with several values of ESP's parameters.
     Grid,
 }
 
@@ -80,8 +79,8 @@ pub struct Plan {
     pub sizes: Vec<u64>,
     /// Rounds per size; in a bisection, pairings per size.
     pub tests: u32,
-    /// Warm-up rounds before the tests of each size; in a bisection, before the test of each
-    /// pairing.
+    /// The number of warm-up rounds before the tests of each size; in a bisection, before the test
+    /// of each pairing.
     pub warmup: u32,
     /// ESP's parameters, in pattern esp-params.
     pub grid: Grid,
@@ -96,11 +95,11 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Plans a measurement with a pattern of these roles and this number of participants.
+    /// Plans a measurement. `roles` are the roles of the pattern's participants.
     ///
     /// # Errors
     ///
-    /// The options do not go together.
+    /// Fails if the options conflict.
     pub fn new(
         options: &Options,
         pattern: &PatternInfo,

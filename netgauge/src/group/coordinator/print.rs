@@ -106,7 +106,7 @@ fn of_calls<'a, V: Into<Value>>(
     })
 }
 
-/// Returns a column of one of the rates that summarise goodput.
+/// Returns a column with one rate of the summary of goodput.
 fn of_goodput<'a>(
     name: &'static str,
     rate: impl Fn(&Goodput) -> Option<u64> + 'a,
@@ -196,7 +196,8 @@ fn of_hosts<'a>() -> Vec<GroupField<'a>> {
     ]
 }
 
-/// Returns the columns of remote calls, and of the streams that load the server.
+/// Returns two groups of columns: the times of remote calls, and the figures of the streams that
+/// load the server.
 fn of_loaded_latency<'a>() -> Vec<GroupField<'a>> {
     vec![
         of_calls("alone_median_ns", |calls| calls.alone_median_ns),
@@ -215,7 +216,7 @@ fn of_loaded_latency<'a>() -> Vec<GroupField<'a>> {
     ]
 }
 
-/// Prints one table of all runs for people, so that the effect of the number of clients shows.
+/// Prints all runs for people, in one table, which shows the effect of the number of clients.
 fn group_table(report: &GroupReport, out: &mut dyn Write) -> io::Result<()> {
     let rounds = patterns::named(&report.pattern);
     let hosts = report.participants.len().to_string();

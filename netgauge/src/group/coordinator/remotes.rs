@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! The participants, on the coordinator's side. The coordinator starts or reaches them, and listens
-//! to all at once.
+//! The participants, on the coordinator's side. The coordinator starts or reaches the participants,
+//! and listens to all of them at once.
 
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
@@ -57,8 +57,8 @@ impl Group {
     ///
     /// # Errors
     ///
-    /// A participant cannot be started or reached. [`Interrupted`](crate::signals::Interrupted) if
-    /// the user interrupts the call.
+    /// Fails if a participant cannot be started or reached. Fails with
+    /// [`Interrupted`](crate::signals::Interrupted) if the user interrupts the call.
     pub fn gather(locations: &[Location], options: &Options, signals: Signals) -> Result<Self> {
         let mut group = Self {
             remotes: Vec::new(),
@@ -178,7 +178,7 @@ impl Group {
     ///
     /// # Errors
     ///
-    /// The participant is gone.
+    /// Fails if the participant is gone.
     pub fn order(&mut self, who: usize, order: Order) -> Result<()> {
         let remote = &mut self.remotes[who];
         if remote.control.send(&Message::Order(order)).is_err() {
@@ -196,7 +196,7 @@ impl Group {
     ///
     /// # Errors
     ///
-    /// The errors of [`listen`](Self::listen).
+    /// Fails like [`listen`](Self::listen).
     pub fn all_do(&mut self, whom: &[usize], order: &Order, wanted: &Answer) -> Result<()> {
         for who in whom {
             self.order(*who, order.clone())?;
@@ -209,7 +209,7 @@ impl Group {
     ///
     /// # Errors
     ///
-    /// The errors of [`listen`](Self::listen).
+    /// Fails like [`listen`](Self::listen).
     pub fn all_say(&mut self, whom: &[usize], wanted: &Answer, told: &str) -> Result<()> {
         self.listen(whom, |_, answer| match answer {
             answer if answer == *wanted => Ok(true),
@@ -222,8 +222,8 @@ impl Group {
     ///
     /// # Errors
     ///
-    /// A participant has failed or is gone; the text names it.
-    /// [`Interrupted`](crate::signals::Interrupted) if the user interrupts the run.
+    /// Fails if a participant has failed or is gone. The error text names that participant. Fails
+    /// with [`Interrupted`](crate::signals::Interrupted) if the user interrupts the run.
     pub fn listen(
         &mut self,
         whom: &[usize],
@@ -237,7 +237,7 @@ impl Group {
     ///
     /// # Errors
     ///
-    /// The errors of [`listen`](Self::listen).
+    /// Fails like [`listen`](Self::listen).
     pub fn listen_to_rounds(
         &mut self,
         whom: &[usize],
@@ -269,9 +269,9 @@ impl Group {
         }
     }
 
-    /// Listens to `waiting` until `take` has returned `true` for each. Returns `false` after
-    /// `patience`, and the remaining participants then count as gone. If `anew` is set, each
-    /// message starts `patience` again.
+    /// Listens to `waiting` until `take` has returned `true` for each. Returns `false` if the wait
+    /// is longer than `patience`; the remaining participants then count as gone. If `anew` is set,
+    /// the wait starts again with each message.
     fn attend(
         &mut self,
         mut waiting: Vec<usize>,
@@ -307,8 +307,9 @@ impl Group {
     ///
     /// # Errors
     ///
-    /// [`Interrupted`](crate::signals::Interrupted) if the user interrupts the run. A participant
-    /// that fails or takes longer than `patience` counts as gone.
+    /// Fails with [`Interrupted`](crate::signals::Interrupted) if the user interrupts the run. A
+    /// participant that fails or takes longer than `patience` counts as gone, which is not an error
+    /// here.
     pub fn settle(
         &mut self,
         whom: &[usize],
@@ -342,10 +343,12 @@ impl Group {
         }
     }
 
-    /// Returns the error for a failure. `who` reported the failure with the text `first`. If a
-    /// participant's death is the cause, that participant's connection ends as well, and the end of
-    /// that connection is the error. The first of `whom` is the server. The server may still send
-    /// earlier results, which go to `take`.
+    /// Returns the error for a failure that `who` has reported with the text `first`. The cause may
+    /// be the death of another participant, whose connection then ends as well. In that case, the
+    /// end of that connection is the error, instead of `first`.
+    ///
+    /// The first of `whom` is the server. The server may still send earlier results, which go to
+    /// `take`.
     fn failure(
         &mut self,
         whom: &[usize],
@@ -413,8 +416,9 @@ impl Group {
             return Ok(Some(*who));
         }
         let timeout = timeout.map_or(PollTimeout::NONE, |timeout| {
-            // Rounded up, because the last part of a millisecond would otherwise be spent in polls
-            // that do not wait.
+            // The timeout is rounded up to a millisecond, the unit of poll(2). If it were rounded
+            // down, poll(2) would be called again and again with a timeout of 0 in the last part of
+            // a millisecond.
             let timeout = timeout.saturating_add(Duration::from_micros(999));
             PollTimeout::try_from(timeout).unwrap_or(PollTimeout::MAX)
         });
@@ -447,7 +451,7 @@ fn patience(location: &Location, options: &Options) -> Duration {
     }
 }
 
-/// Returns the error of a process that does not answer, with a remedy.
+/// Returns the error of a process that does not answer. The error says what the user can do.
 fn unanswered(location: &Location, patience: Duration) -> String {
     let seconds = patience.as_secs();
     match location {
@@ -485,7 +489,7 @@ impl Drop for Group {
     }
 }
 
-/// Waits for the end of a connection, and discards the messages that arrive before it.
+/// Waits for the end of a connection, and discards the messages that still arrive.
 fn has_ended(control: &mut Control, patience: Duration) -> bool {
     let deadline = Instant::now() + patience;
     loop {

@@ -49,11 +49,12 @@ pub struct GroupRow {
     pub rounds: u32,
     /// Number of rounds that failed.
     pub errors: u32,
-    /// With a server: payload of all clients per time, bit/s.
+    /// In patterns with a server: a summary of the rates of rounds, bit/s. Each rate counts the
+    /// payload of all clients.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub goodput_bit_per_s: Option<Goodput>,
-    /// Without a server: a summary of the rates at which single hosts receive, bit/s. All-to-all
-    /// has one rate for each round, and a bisection has one for each pair.
+    /// In patterns without a server: a summary of the rates at which single hosts receive, bit/s.
+    /// All-to-all has one rate for each round, and a bisection has one for each pair.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host_bit_per_s: Option<Goodput>,
     /// `goodput_bit_per_s` or `host_bit_per_s` as a share of the link's rate, if this rate was
@@ -66,9 +67,9 @@ pub struct GroupRow {
     /// Bisection: the average rate of all pairs together in one direction, bit/s.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bisection_bit_per_s: Option<u64>,
-    /// Jain's index of fairness. In one-many, it is the index of the bytes that the server had
-    /// received from each client when one client's message was complete. In other patterns, it is
-    /// the index of the times that the receivers took to receive everything.
+    /// Jain's index of fairness. In one-many, it is the index of the numbers of bytes that had
+    /// arrived from each client when the first message was complete. In other patterns, it is the
+    /// index of the times that the receivers took to receive everything.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fairness: Option<Fairness>,
     /// In pattern loaded-latency, the times of calls, nanoseconds. In this pattern,

@@ -74,7 +74,7 @@ pub(super) fn start_remote(host: &str, options: &Options) -> Result<(Control, Pr
     let mut line = vec![options.group.hosts.remote_program.clone()];
     line.extend(["--participant".to_owned(), "--stdio".to_owned()]);
     line.extend(arguments(options, options.interface.as_deref()));
-    // Quoted, because the shell on the other host splits the line again.
+    // The words are quoted, because the shell on the other host splits the line again.
     let line = shlex::try_join(line.iter().map(String::as_str))
         .context("a name for another host's shell has a zero byte")?;
     let mut command = Command::new(program);
@@ -99,7 +99,7 @@ fn spawn(mut command: Command, name: &str) -> Result<(Control, Process)> {
         .process_group(0)
         .spawn()
         .with_context(|| format!("starting a process for {name}"))?;
-    // Dropped, because `command` would keep the process's end of the connection open.
+    // `command` is dropped, because it would keep the process's end of the connection open.
     drop(command);
     let process = Process {
         child,
@@ -151,7 +151,7 @@ impl Process {
 
     /// Kills the process.
     pub(super) fn kill(&mut self) -> Option<ExitStatus> {
-        // Ignored because this fails only if the process has ended already.
+        // The error is ignored, because this call fails only if the process has ended already.
         let _ = self.child.kill();
         self.child.wait().ok()
     }
