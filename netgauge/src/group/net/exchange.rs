@@ -4,9 +4,9 @@
 //!
 //! Member 0 keeps the time. It begins a round with one byte to every other member. Each member then
 //! sends its messages, a piece at a time to each link with room, and reads from each link with
-//! data. A member that has received and sent everything reports this to member 0 with one byte;
-//! where all messages go to member 0, member 0 needs no report. The round ends when the last member
-//! is done, so one clock measures the round. Member 0 sends and receives like the others.
+//! data. A member that has received and sent everything reports this to member 0 with one byte. If
+//! all messages go to member 0, no report is needed. The round ends when the last member is done,
+//! so one clock measures the round. Member 0 sends and receives like the others.
 
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd};
 use std::thread;
@@ -28,9 +28,10 @@ const DONE: u8 = b'D';
 /// A member's byte to member 0, which says that the member makes progress, but is not done.
 const GOING: u8 = b'S';
 
-/// Bytes that a sender writes before it yields the processor, if all send to member 0. Some packets
-/// of these bytes still wait for ESP's or TCP's window when the rest of the message is written. The
-/// rest is queued behind those packets, so the sender does not announce the rest separately.
+/// If all send to member 0: the number of bytes that a sender writes before it yields the
+/// processor. When the sender writes the rest of the message, some packets of these bytes still
+/// wait for ESP's or TCP's window. The rest is queued behind those packets, so the sender does not
+/// announce it separately.
 const FIRST_PIECE: usize = 16 * 1024;
 
 /// A member's view of one round.
@@ -42,8 +43,8 @@ pub struct Span {
     /// The time from this member's start until it had received everything, nanoseconds; 0 if it
     /// receives nothing.
     pub received_ns: u64,
-    /// At member 0, if all send to it: Jain's index of the bytes that had arrived from each member
-    /// when one member's message was complete.
+    /// At member 0, if all send to it: Jain's index of the numbers of bytes that had arrived from
+    /// each member when the first message was complete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fairness: Option<f64>,
 }
@@ -88,8 +89,8 @@ pub struct Exchange<'a> {
     started: Option<Instant>,
     /// The time from `started` until this member had received everything.
     got_all: Option<Duration>,
-    /// Jain's index of the bytes that had arrived from each member when one member's message was
-    /// complete.
+    /// Jain's index of the numbers of bytes that had arrived from each member when the first
+    /// message was complete.
     fairness: Option<f64>,
     /// The time at which this member began to send, or last reported progress to member 0.
     last_word: Instant,
@@ -100,7 +101,7 @@ impl<'a> Exchange<'a> {
     ///
     /// # Errors
     ///
-    /// A system call failed.
+    /// Fails if a system call fails.
     pub fn new(
         member: &'a mut Member,
         control: BorrowedFd<'_>,
@@ -137,13 +138,13 @@ impl<'a> Exchange<'a> {
         })
     }
 
-    /// Runs the rounds, each as soon as member 0 begins it. `on_span` is called with every round
-    /// that was completed.
+    /// Runs the rounds, each as soon as member 0 begins it. Calls `on_span` with the result of each
+    /// complete round.
     ///
     /// # Errors
     ///
-    /// [`Lost`] if another member failed, or made no progress for `give_up`; otherwise the error of
-    /// a system call.
+    /// Fails with [`Lost`] if another member failed, or made no progress for `give_up`. Otherwise
+    /// fails with the error of a system call.
     pub fn run(mut self, mut on_span: impl FnMut(Span)) -> Result<End> {
         for _ in 0..self.series.rounds {
             self.states.clone_from(&self.fresh);
@@ -194,7 +195,8 @@ impl<'a> Exchange<'a> {
     fn begin(&mut self) -> Result<()> {
         self.started = Some(Instant::now());
         self.last_word = Instant::now();
-        // Member 0 starts all members before it sends data. There is always room for one byte.
+        // Member 0 sends each member the byte that starts the round, and only then sends data. The
+        // sockets always have room for that byte.
         if self.number == CLOCK {
             for link in 0..self.links.len() {
                 self.states[link].before = Some(GO);
@@ -233,7 +235,8 @@ impl<'a> Exchange<'a> {
     }
 
     fn is_over(&self) -> bool {
-        // `has_all` is false while the report to member 0 is queued.
+        // For a member, the round is not over while its report to member 0 is queued, because
+        // `has_all` is false until the report is written.
         let said = match self.number {
             CLOCK => self.gathers || self.states.iter().all(|state| state.done),
             _ => self.states.iter().any(|state| state.done),
@@ -335,7 +338,7 @@ impl<'a> Exchange<'a> {
         Ok(())
     }
 
-    /// Processes a range of the buffer, which is a piece of the peer's message.
+    /// Processes a piece of the peer's message, which is in the buffer from `begin` to `end`.
     fn take(&mut self, link: usize, begin: usize, end: usize) -> Result<()> {
         let received = &mut self.states[link].received;
         self.links[link].check(*received, &self.buffer[begin..end])?;
@@ -388,9 +391,9 @@ impl<'a> Exchange<'a> {
         Ok(())
     }
 
-    /// Returns the time limit of a wait for events. If member 0 only waits for reports, it waits
-    /// longer than the other members do, because a member that receives no data needs time to
-    /// report to member 0 which member is silent.
+    /// Returns the time limit of a wait for events. Member 0 waits longer than the other members if
+    /// it only waits for reports. A member that receives no data then has time to report which
+    /// member is silent.
     fn patience(&self) -> EpollTimeout {
         let mine = self.any(Self::is_awaited) || self.any(Self::is_unsent);
         let patience = match (self.started, self.number) {
@@ -401,7 +404,7 @@ impl<'a> Exchange<'a> {
         EpollTimeout::try_from(patience).unwrap_or(EpollTimeout::MAX)
     }
 
-    /// Returns the error for members that made no progress within the time limit.
+    /// Returns the error for a wait that took too long. It names the members that made no progress.
     fn silence(&self) -> Lost {
         let of = |what: &dyn Fn(usize) -> bool| -> Vec<u16> {
             let links = (0..self.links.len()).filter(|link| what(*link));
@@ -690,7 +693,8 @@ mod tests {
                 let message: Vec<u8> = (0..length).map(|at| pattern(number, at)).collect();
                 let mut socket = clients[0].links.remove(0).socket;
                 socket.set_nonblocking(false).unwrap();
-                // Ignored because this fails if the server ends the connection before all is sent.
+                // The error is ignored, because this call fails if the server ends the connection
+                // before all is sent.
                 let _ = socket.write_all(&message);
                 let mut rest = Vec::new();
                 let _ = socket.read_to_end(&mut rest);

@@ -16,13 +16,14 @@ use crate::transport::streams::StreamSocket;
 /// The member that keeps the time.
 pub const CLOCK: u16 = 0;
 
-/// The most bytes that are read from or written to one member before the next member has its turn.
+/// The maximum number of bytes that are read from or written to one member before the next member
+/// is served.
 pub(super) const PIECE: usize = 64 * 1024;
 
 /// The epoll token of the control connection.
 const CONTROL: u64 = u64::MAX;
 
-/// Other members failed, or sent nothing for too long.
+/// The error for other members that failed, or sent nothing for too long.
 #[derive(Debug, Error)]
 #[error("{reason} (members {members:?})")]
 pub struct Lost {

@@ -105,7 +105,7 @@ pub enum Answer {
     RpcTimes(RpcTimes),
     /// The order is carried out.
     Done,
-    /// Other members failed, or sent nothing for too long.
+    /// Other members have failed, or have sent nothing for too long.
     Broken {
         /// The members' numbers.
         places: Vec<u16>,

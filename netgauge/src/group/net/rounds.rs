@@ -5,7 +5,8 @@
 use anyhow::{ensure, Result};
 use serde::{Deserialize, Serialize};
 
-/// The most bytes that a participant sends in a round. The participant holds them in memory.
+/// The maximum number of bytes that a participant sends in a round. The participant holds these
+/// bytes in memory.
 pub const MOST_BYTES: u64 = 1 << 30;
 
 /// The period of the bytes in a message. It is a prime, so a lost or repeated part changes the
@@ -26,7 +27,7 @@ impl Series {
     ///
     /// # Errors
     ///
-    /// The size is 0 or too large.
+    /// Fails if the size is 0 or too large.
     pub fn check(&self) -> Result<()> {
         ensure!(
             (1..=MOST_BYTES).contains(&self.size),

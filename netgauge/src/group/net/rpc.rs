@@ -20,7 +20,7 @@ use crate::host::{is_timeout, wait_readable};
 use crate::summary::{Percent, Summary};
 use crate::transport::streams::StreamSocket;
 
-/// The client that calls.
+/// The number of the client that calls the server.
 const CALLER: u16 = 1;
 
 /// The byte with which the server starts the calls, or a stream.
@@ -69,36 +69,37 @@ pub struct RpcTimes {
     pub bytes: u64,
     /// The server: the duration of the calls, nanoseconds.
     pub ns: u64,
-    /// The server: the longest time without data from one of the streams during the calls,
-    /// nanoseconds.
+    /// The server: the longest time for which one of the streams delivered no data during the
+    /// calls, nanoseconds.
     pub longest_pause_ns: u64,
 }
 
 /// The times that calls took, nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RpcFigures {
-    /// Without streams: the median.
+    /// The median of the times without streams.
     pub alone_median_ns: u64,
-    /// Without streams: the 99th percentile.
+    /// The 99th percentile of the times without streams.
     pub alone_p99_ns: u64,
-    /// With streams: the median.
+    /// The median of the times with streams.
     pub median_ns: u64,
-    /// With streams: the 90th percentile.
+    /// The 90th percentile of the times with streams.
     pub p90_ns: u64,
-    /// With streams: the 99th percentile.
+    /// The 99th percentile of the times with streams.
     pub p99_ns: u64,
-    /// With streams: the maximum.
+    /// The maximum of the times with streams.
     pub max_ns: u64,
     /// The median with streams, divided by the median without streams.
     pub median_slowdown: f64,
     /// The 99th percentile with streams, divided by the median without streams.
     pub p99_slowdown: f64,
-    /// The longest time in which one of the streams made no progress, nanoseconds.
+    /// The longest time for which one of the streams delivered no data, nanoseconds.
     pub longest_pause_ns: u64,
 }
 
 impl RpcFigures {
-    /// Summarises times, and adds the streams' longest pause. Returns `None` if there are no times.
+    /// Summarises the times of calls without streams (`alone`) and with streams (`loaded`). Adds
+    /// the streams' longest pause. Returns `None` if one of the two lists is empty.
     pub fn of(alone: &[u64], loaded: &[u64], longest_pause_ns: u64) -> Option<Self> {
         let percents: [Percent; 2] = ["90".parse().ok()?, "99".parse().ok()?];
         let sum_up = |times: &[u64]| Summary::with(times.to_vec(), &percents);
@@ -121,12 +122,12 @@ impl RpcFigures {
 }
 
 /// Runs a member: the server (member 0), the caller, or a client that sends a stream. After an
-/// interruption, `times` has the results of the calls before it.
+/// interruption, `times` has the results of the calls that were complete before the interruption.
 ///
 /// # Errors
 ///
-/// [`Lost`](super::links::Lost) if a client failed, or if nothing arrived for `give_up`. The error
-/// of a system call, or an error that says that the server sent an unexpected byte.
+/// Fails with [`Lost`](super::links::Lost) if a client failed, or if nothing arrived for `give_up`.
+/// Also fails if a system call fails, or if the server sent an unexpected byte.
 pub fn run(
     member: &mut Member,
     control: BorrowedFd<'_>,
@@ -148,7 +149,7 @@ pub fn run(
     }
 }
 
-/// Runs the caller.
+/// Makes the caller's remote calls.
 fn questions(
     link: &mut Link,
     control: BorrowedFd<'_>,
@@ -201,7 +202,7 @@ fn stream(link: &mut Link, control: BorrowedFd<'_>, number: u16) -> Result<End> 
     }
 }
 
-/// Waits for `byte` from the server, or until the coordinator sends something.
+/// Waits until `byte` arrives from the server, or until the coordinator sends something.
 fn expect(socket: &mut dyn StreamSocket, control: BorrowedFd<'_>, byte: u8) -> Result<End> {
     let [data, _] = wait_readable([socket.as_fd(), control], None)?;
     if !data {
@@ -233,29 +234,29 @@ fn explain(error: io::Error, doing: &str) -> anyhow::Error {
     anyhow::Error::new(error).context(text)
 }
 
-/// The data that a client sends.
+/// What arrives from a client.
 #[derive(Clone, Copy, Debug)]
 enum Incoming {
-    /// No data.
+    /// No data, because this client sends none.
     Silent,
-    /// The bytes of an incomplete request that have arrived.
+    /// An incomplete request, with the number of its bytes that have arrived.
     Request(u64),
-    /// The number of bytes of a stream that have arrived so far, and whether the current block is
-    /// the stream's last.
+    /// A stream, with two values: the number of bytes that have arrived so far, and whether the
+    /// current block is the stream's last.
     Stream(u64, bool),
-    /// The end of a stream.
+    /// A stream that has ended.
     Over,
 }
 
 struct Server<'a> {
     clients: &'a mut [Link],
-    /// The data that arrives from each client, by the client's index.
+    /// What arrives from each client, by the client's index.
     incoming: Vec<Incoming>,
     buffer: Vec<u8>,
     size: u64,
     /// The number of calls that have no reply yet.
     left: u32,
-    /// Bytes that arrived from all streams.
+    /// The number of bytes that have arrived from all streams so far.
     streamed: u64,
     /// The time at which the caller was started, and the number of bytes that the streams had
     /// delivered by then.
@@ -316,7 +317,8 @@ impl Server<'_> {
         self.left == 0 && self.incoming.iter().all(over)
     }
 
-    /// Starts the caller once all streams have started.
+    /// Starts the caller as soon as enough data has arrived from each stream. Does nothing before
+    /// that time, or if the caller was started already.
     fn begin_in_time(&mut self) -> Result<()> {
         let waits = |incoming: &Incoming| matches!(incoming, Incoming::Stream(bytes, _) if *bytes < UNDER_WAY);
         if self.begun.is_some() || self.incoming.iter().any(waits) {
@@ -361,7 +363,8 @@ impl Server<'_> {
         }
     }
 
-    /// Records a stream's pause. Called when data of the stream has arrived, or the calls are over.
+    /// Records a stream's pause, which ends now: either data of the stream has arrived, or the
+    /// calls are over.
     fn note_pause(&mut self, client: usize, times: &mut RpcTimes) {
         if let Some(heard) = self.heard.get_mut(client) {
             let now = Instant::now();
@@ -544,8 +547,8 @@ mod tests {
         };
         for member in [&mut server].into_iter().chain(&mut clients) {
             let mut times = RpcTimes::default();
-            // The server's bytes have arrived, so the second client would stream if the coordinator
-            // had not sent a message.
+            // For the second client, the byte that starts its stream has arrived from the server.
+            // So only the coordinator's message keeps this client from sending a stream.
             let end = run(member, control.as_fd(), series, GIVE_UP, &mut times).unwrap();
             assert_eq!(end, End::Interrupted);
         }

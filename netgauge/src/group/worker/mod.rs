@@ -56,7 +56,7 @@ impl Worker {
     ///
     /// # Errors
     ///
-    /// The connection to the coordinator has ended.
+    /// Fails if the connection to the coordinator has ended.
     pub fn handle(&mut self, order: Order, control: &mut Control) -> Result<()> {
         let said = match self.carry_out(order, control) {
             Ok(None) => return Ok(()),
@@ -132,7 +132,8 @@ impl Worker {
         ended(end)
     }
 
-    /// Runs this member's part of the calls: the member calls, replies, or sends a stream.
+    /// Runs this member's part of the calls. The member makes the calls, replies to them, or sends
+    /// a stream.
     fn call(&mut self, series: RpcSeries, control: &mut Control) -> Result<Option<Answer>> {
         let (member, give_up) = self.member(series.series)?;
         control.send(&Message::Answer(Answer::Ready))?;
@@ -149,7 +150,8 @@ impl Worker {
         ended(end)
     }
 
-    /// Sets ESP's parameters. The first call saves the values from before it.
+    /// Sets ESP's parameters. The first call also saves the previous values, so that they can be
+    /// restored.
     fn set_parameters(&mut self, values: EspParameters) -> Result<()> {
         let parameters = match &mut self.parameters {
             Some(parameters) => parameters,
@@ -184,8 +186,8 @@ impl Worker {
         accept: &[u16],
         control: &Control,
     ) -> Result<Option<Answer>> {
-        // Refused because rounds of a member without others would take no time, and the number of
-        // rounds has no limit.
+        // An order without other members is refused. Its rounds would wait for nobody, and their
+        // number has no limit, so the worker might be busy for very long.
         ensure!(
             !connect.is_empty() || !accept.is_empty(),
             "nobody to be connected with"
@@ -261,7 +263,7 @@ impl Worker {
     }
 }
 
-/// Sends the results to the coordinator. Called after the rounds, because messages to the
+/// Sends the results to the coordinator. Must be called after the rounds, because messages to the
 /// coordinator would disturb the rounds.
 fn tell<T: Clone>(control: &mut Control, all: &[T], answer: fn(Vec<T>) -> Answer) -> Result<()> {
     for some in all.chunks(SPANS_PER_MESSAGE) {
@@ -299,7 +301,7 @@ mod tests {
 
     const PATIENCE: Duration = Duration::from_secs(60);
 
-    /// A worker, and both ends of its control connection.
+    /// A worker under test, with both ends of its control connection.
     struct Pair {
         worker: Worker,
         control: Control,
@@ -312,7 +314,7 @@ mod tests {
             let control = |stream| Control::local_pair(stream, "other", Some(PATIENCE)).unwrap();
             Self {
                 worker: Worker::new(Context {
-                    // Short, because no test here waits for a connection.
+                    // The time limit is short, because no test here waits for a connection.
                     give_up: Duration::from_millis(50),
                     ..crate::transport::tests::streams()
                 }),
@@ -321,8 +323,8 @@ mod tests {
             }
         }
 
-        /// Sends these orders at once. Returns the answers, and the further messages that the last
-        /// order causes.
+        /// Sends these orders at once. Returns the answers to all orders, including the further
+        /// messages that answer the last order.
         fn say(&mut self, orders: &[Order]) -> Vec<Message> {
             let mut lines = Vec::new();
             for order in orders {

@@ -121,7 +121,7 @@ impl Parameters {
     ///
     /// # Errors
     ///
-    /// The module is not loaded, or signals cannot be handled.
+    /// Fails if the module is not loaded, or if signals cannot be handled.
     pub fn save() -> Result<Self> {
         let values = Values::read(&Sysctl)?;
         let mut saved = saved();
@@ -134,7 +134,7 @@ impl Parameters {
     ///
     /// # Errors
     ///
-    /// The kernel's error: a value is out of range, or the process is not root.
+    /// Fails with the kernel's error if a value is out of range, or if the process is not root.
     pub fn set(&mut self, parameters: EspParameters) -> Result<()> {
         let saved = saved();
         let before = (*saved).context("the parameters were restored already")?;
@@ -145,7 +145,7 @@ impl Parameters {
     ///
     /// # Errors
     ///
-    /// The kernel's error; the text has the saved values.
+    /// Fails with the kernel's error. The error text includes the saved values.
     pub fn restore(self) -> Result<()> {
         restore()
     }
@@ -186,8 +186,8 @@ fn restore_on_signals() -> Result<()> {
             if let Err(error) = restore() {
                 eprintln!("netgauge: {error:#}");
             }
-            // Ignored because this call does not return. It ends the process, as the signal would
-            // without a handler.
+            // The error is ignored, because this call does not return. It ends the process, as the
+            // signal would without a handler.
             let _ = signal_hook::low_level::emulate_default_handler(signal);
         }
     });
@@ -199,8 +199,8 @@ mod tests {
     use super::*;
     use anyhow::ensure;
 
-    /// The kernel's rules: 1 <= packets_to_ack <= burst_length, initial_ack_burst_length <=
-    /// burst_length.
+    /// A store with the kernel's rules: 1 <= packets_to_ack <= burst_length, and
+    /// initial_ack_burst_length <= burst_length.
     struct Kernel(Values);
 
     impl Store for Kernel {
