@@ -14,17 +14,17 @@ pub struct PatternInfo {
     pub name: &'static str,
     /// Further names of the pattern for option `-x`.
     pub aliases: &'static [&'static str],
-    /// Default sizes, used without option `-s`: ranges, each given by its smallest and largest
-    /// size.
+    /// The default sizes, which are used without option `-s`. Each range is given by its smallest
+    /// and its largest size.
     pub(crate) sizes: &'static [(u64, u64)],
-    /// Default number of tests per size, used without option `-c`.
+    /// The default number of tests per size, which is used without option `-c`.
     pub tests: u32,
     /// The largest message size that the pattern takes, in bytes.
     pub most: u64,
 }
 
 impl PatternInfo {
-    /// Returns the default sizes, used without option `-s`.
+    /// Returns the default sizes, which are used without option `-s`.
     pub fn sizes(&self) -> SizeSpec {
         SizeSpec::from(self.sizes)
     }

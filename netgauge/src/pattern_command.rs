@@ -79,7 +79,7 @@ pub fn named(line: &[OsString]) -> Option<&'static Pattern> {
         .find(|pattern| pattern.info.is_called(name))
 }
 
-/// Returns the line with option `-x` inserted before the pattern's name.
+/// Returns `line` with option `-x` inserted before the pattern's name.
 pub fn spelt_out(mut line: Vec<OsString>) -> Vec<OsString> {
     line.insert(1, "-x".into());
     line

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! `netgauge polled`: a dialogue within one thread. The thread holds both ends. It sends at one
-//! end. At the other end, it receives the bytes that the kernel has queued, without waiting. No
-//! thread sleeps or is woken, so half a round trip is the cost of a message for a program that
-//! polls.
+//! `netgauge polled`: a dialogue within one thread, which holds both ends of a connection. The
+//! thread sends at one end. At the other end, it receives the bytes that the kernel has queued,
+//! without waiting. No thread sleeps or is woken, so half a round trip is the cost of a message for
+//! a program that polls.
 
 use std::io::{self, ErrorKind};
 use std::process::ExitCode;
@@ -108,7 +108,7 @@ impl PolledArgs {
     ///
     /// # Errors
     ///
-    /// The options do not go together, or the report cannot be written.
+    /// Fails if the options conflict, or if the report cannot be written.
     pub fn run(&self) -> Result<ExitCode> {
         sockaddr_en::set_family(self.measuring.family);
         let kinds = self.kinds().map_err(wrong_line)?;
@@ -300,8 +300,8 @@ fn carry(
             sent += unless_blocked(from.try_send(&message[sent..]))?.unwrap_or(0);
         }
         match unless_blocked(to.try_recv(&mut arrived[filled..]))? {
-            // Other bytes belong to late datagrams of an earlier message. All bytes of a message
-            // are alike, and differ from the bytes of the message before.
+            // All bytes of a message are alike, and differ from the bytes of the message before. So
+            // other bytes than these belong to late datagrams of an earlier message.
             Some(length) if length > 0 && arrived[filled] == message[0] => {
                 filled += length;
                 deadline = None;
@@ -377,7 +377,7 @@ mod tests {
 
     #[test]
     fn one_thread_answers_itself() {
-        // The largest size is above what the sockets' buffers hold.
+        // The largest size is more than the sockets' buffers can hold.
         let report = measured("lo lo -m tcp,udp,unix -s 1,4K,100K,8M -c 5 --warmup 1");
         assert!(report.is_complete(), "{report:?}");
         for run in &report.runs {
@@ -419,7 +419,7 @@ mod tests {
         let mut arrived = [0; 10];
         carry(&mut one, &mut two, &[2; 10], &mut arrived, patience).unwrap();
         assert_eq!(arrived, [2; 10]);
-        // No other message is in flight.
+        // The message has arrived, and no other one is in flight, so there is nothing to receive.
         let mut ends = Ends {
             first: Box::new(one),
             second: Box::new(two),

@@ -31,15 +31,15 @@ pub struct Pattern {
 /// The code that measures a pattern, by the number of hosts.
 #[derive(Clone, Copy, Debug)]
 pub enum Kind {
-    /// A client and a server.
+    /// For a client and a server.
     Pair(&'static dyn PairPattern),
-    /// Two or more hosts, directed by a coordinator.
+    /// For two or more hosts that a coordinator directs.
     Group(&'static dyn GroupPattern),
 }
 
 /// All patterns, in the order in which they are listed.
 pub static PATTERNS: [Pattern; 12] = [
-    // At most 64 MiB, because both sides hold a whole message in memory.
+    // The largest size is 64 MiB, because both sides hold a whole message in memory.
     pair("one-one", &[(1, 64 << 10)], 100, 64 << 20, &OneOne),
     pair("bulk", &[(16 << 20, 16 << 20)], 10, 1 << 40, &Bulk),
     pair("logp", &[(1, 64 << 10)], 100, 16 << 20, &LogP),
@@ -55,7 +55,7 @@ pub static PATTERNS: [Pattern; 12] = [
     group(&patterns::ONE_MANY, SIZES, 20),
     group(&patterns::MANY_ONE, SIZES, 20),
     group(&patterns::ALL_TO_ALL, SIZES, 20),
-    // 50 rounds, because a few pairings do not represent a network.
+    // There are 50 pairings, because a few would not represent a network.
     group(&patterns::BISECTION, SIZES, 50),
     group(
         &patterns::LOADED_LATENCY,
@@ -122,11 +122,11 @@ impl Pattern {
         }
     }
 
-    /// Returns the code of client and server.
+    /// Returns the code of a pattern between a client and a server.
     ///
     /// # Errors
     ///
-    /// The pattern is between more than two hosts.
+    /// Fails if the pattern is between more than two hosts.
     pub fn pair(&self) -> Result<&'static dyn PairPattern> {
         match self.kind {
             Kind::Pair(work) => Ok(work),
@@ -138,7 +138,8 @@ impl Pattern {
     ///
     /// # Errors
     ///
-    /// The errors of [`PairPattern::follow`], or the pattern does not take the step's size.
+    /// Fails like [`PairPattern::follow`]. Also fails if the step's size is outside the pattern's
+    /// limits.
     pub fn follow(&self, link: &mut Link<'_>, step: &Step) -> Result<()> {
         ensure!(
             (1..=self.info.most).contains(&step.size),
@@ -177,7 +178,7 @@ fn names(patterns: impl Iterator<Item = &'static Pattern>) -> String {
 ///
 /// # Errors
 ///
-/// No pattern between two hosts has that name.
+/// Fails if no pattern between two hosts has that name.
 pub fn find(name: &str) -> Result<&'static Pattern> {
     let found = pair_patterns().find(|pattern| pattern.info.is_called(name));
     found.with_context(|| {
@@ -193,7 +194,8 @@ pub fn find(name: &str) -> Result<&'static Pattern> {
 ///
 /// # Errors
 ///
-/// The option names both kinds, or two patterns between more than two hosts.
+/// Fails if the option names both kinds of patterns, or if it names two patterns between more than
+/// two hosts.
 pub fn find_group(option: &str) -> Result<Option<&'static Pattern>> {
     let named = |name| group_patterns().find(|pattern| pattern.info.is_called(name));
     let found: Vec<_> = option.split(',').map(named).collect();

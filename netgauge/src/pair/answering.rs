@@ -12,8 +12,8 @@ use anyhow::Result;
 use super::Link;
 use crate::transport::Transport;
 
-/// Does the leader's part of one exchange: sends `count` messages, and receives an answer of the
-/// length of `answer`.
+/// Does the leader's part of one exchange: sends `count` messages, and receives an answer that is
+/// as long as the buffer `answer`.
 pub(super) fn exchange(
     transport: &mut dyn Transport,
     message: &[u8],

@@ -39,7 +39,7 @@ impl PatternArgs {
     ///
     /// # Errors
     ///
-    /// An option does not apply; the text names it.
+    /// Fails if an option applies to none of the patterns. The error text names that option.
     pub fn check(&self, patterns: &[&str]) -> Result<()> {
         let chosen = |name| patterns.contains(&name);
         if self.eor && !chosen("flood") {
@@ -55,7 +55,7 @@ impl PatternArgs {
     ///
     /// # Errors
     ///
-    /// One of the options is given; the text names its pattern.
+    /// Fails if one of the options is given. The error text names the option's pattern.
     pub fn refuse(&self) -> Result<()> {
         for (given, option, pattern) in [
             (self.eor, "--eor", "flood"),
@@ -73,7 +73,8 @@ impl PatternArgs {
     ///
     /// # Errors
     ///
-    /// The pattern cannot measure it; the text lists the transports that the pattern can measure.
+    /// Fails if the pattern cannot measure this kind. The error text then lists the transports that
+    /// the pattern can measure.
     pub fn suits(&self, pattern: &str, kind: &Kind) -> Result<()> {
         ensure!(
             !self.eor || pattern != "flood" || kind.records,

@@ -47,7 +47,8 @@ impl PairPattern for Bulk {
         };
         let mut buffer = vec![0; chunk];
         for _ in 0..step.rounds {
-            // The sender may have abandoned this transfer.
+            // `false` means that the sender has abandoned this transfer and has sent a control
+            // message.
             if !transfer.receive(link, &mut buffer)? {
                 return Ok(());
             }

@@ -38,7 +38,7 @@ pub struct ClientOptions {
     pub measuring: Measuring,
 }
 
-/// A pattern that is to be measured.
+/// A pattern, with its code and the plan of its measurement.
 #[derive(Clone, Debug)]
 pub struct Planned {
     /// The pattern's name and limits.
@@ -74,7 +74,7 @@ impl ClientOptions {
     ///
     /// # Errors
     ///
-    /// A size is too large for the pattern, or no test is planned.
+    /// Fails if a size is too large for its pattern, or if no test is planned.
     pub fn check(&self) -> Result<()> {
         for Planned { pattern, plan, .. } in &self.patterns {
             let most = pattern.most;
@@ -98,7 +98,7 @@ impl ClientOptions {
 ///
 /// # Errors
 ///
-/// A size is too large for the pattern, or no server can be reached.
+/// Fails if a size is too large for its pattern, or if no server can be reached.
 pub fn run(options: &ClientOptions, progress: &dyn Progress) -> Result<Report> {
     options.check()?;
     let mut client = Client {
@@ -230,7 +230,8 @@ impl Client<'_> {
             options: kind.options(&measuring.sockets),
             congestion: None,
         };
-        // Called before the peer is asked, so that a failure does not involve the peer.
+        // This side's socket is prepared before the peer is asked, so that a failure does not
+        // involve the peer.
         let prepared = (kind.prepare)(&context)?;
         let streams = Streams::of(kind, &context);
         self.control.send(&Message::Open(Open {
@@ -243,7 +244,7 @@ impl Client<'_> {
         let result = self.open_and_lead(prepared, &context.options, streams, planned, rows);
         match result {
             Err(error) if is_peer_gone(&error) => Err(error),
-            // The results count even if the peer dies while the transport is closed.
+            // The results count even if the peer dies during this call, which closes the transport.
             result => self.close().and(result),
         }
     }

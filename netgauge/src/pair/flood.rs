@@ -18,8 +18,8 @@ use crate::sizes::human;
 use crate::summary::mbit_per_s;
 use crate::transport::Transport;
 
-/// The most bytes that the follower reads from a stream with one call, unless one message is
-/// longer.
+/// The maximum number of bytes that the follower reads from a stream with one call. If one message
+/// is longer, the maximum is the length of that message.
 const BLOCK: usize = 64 * 1024;
 
 /// The pattern `flood`, described above.
@@ -77,7 +77,7 @@ fn run(link: &mut Link<'_>, plan: &Plan, size: u64, count: u32, tag: u8) -> Resu
             true => link.transport.send_record(&message),
             false => link.transport.send(&message),
         };
-        // A message for which there is no room in time counts as lost.
+        // A message counts as lost if there was no room for it within the time limit.
         unsent.judge(link, sent)?;
         // One reading of the clock ends a message's time and begins the time of the next message.
         // So each time includes the cost of one reading.
@@ -89,9 +89,10 @@ fn run(link: &mut Link<'_>, plan: &Plan, size: u64, count: u32, tag: u8) -> Resu
         true => receive_tally(link.transport, tag).map_err(|error| link.explain(error))?,
         false => ask_for_tally(link, &vec![!tag; size as usize], tag)?,
     };
-    // Over a stream, the tally comes when the follower has read the last message. With datagrams,
-    // the tally comes on request, after the flood has ended. So the longer of two times counts: the
-    // leader's and the follower's.
+    // Over a stream, the leader's time ends with the tally, which comes when the follower has read
+    // the last message. With datagrams, the tally comes on request, some time after the flood. So
+    // the leader's time then ends with the last sending call, and the longer of the leader's and
+    // the follower's times counts.
     let elapsed = match link.is_reliable() {
         true => start.elapsed(),
         false => last.duration_since(start).max(tally.time),

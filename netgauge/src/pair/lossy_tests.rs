@@ -79,8 +79,8 @@ fn follow(pattern: &Pattern, mut transport: Datagrams<Lossy>, mut control: Contr
     }
 }
 
-/// Measures over a pair of sockets and returns the rows. `periods` has a number for each side: of
-/// this many datagrams that the side sends, one is dropped.
+/// Measures over a pair of sockets and returns the rows. `periods` has two numbers, for the leader
+/// and for the follower. A side with number n drops one of every n datagrams that it sends.
 fn measure(
     pattern: &'static Pattern,
     sizes: &[u64],
@@ -89,9 +89,9 @@ fn measure(
 ) -> Vec<Row> {
     let (one, two) = UnixDatagram::pair().unwrap();
     let (mut control, other) = controls();
-    // The follower's time limit may be shorter than the leader's, as it is in the server, or
-    // longer, if a user chooses so. In a test without losses, both limits are so long that a busy
-    // host causes no loss.
+    // The follower's time limit may be shorter than the leader's, as it is in the server. It may
+    // also be longer, if a user chooses so. In a test without losses, both limits are so long that
+    // a busy host causes no loss.
     let look_around = match periods {
         [u32::MAX, u32::MAX] => timeout,
         _ => Duration::from_millis(60),
@@ -130,8 +130,9 @@ fn patterns() -> impl Iterator<Item = &'static Pattern> {
     pair_patterns().filter(suits)
 }
 
-/// Returns the losses to test a pattern with: a size, and the periods at which the two sides drop a
-/// datagram. A message of the second size is several datagrams, so a loss is more likely.
+/// Returns the losses to test a pattern with. Each entry has a size, and the two periods at which
+/// the leader and the follower drop a datagram. A message of the second size is several datagrams,
+/// so a loss is more likely than with the first size.
 fn losses_for(pattern: &str) -> Vec<(u64, [u32; 2])> {
     match pattern {
         // Messages of a flood are single datagrams.

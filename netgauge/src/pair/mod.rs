@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Patterns between a client and a server: the order of their messages, and the figures that
-//! result.
+//! Patterns between a client and a server: the order of the messages, and the results that a
+//! pattern measures.
 //!
 //! A new pattern needs a file here with a [`PairPattern`], and an entry in
 //! [`PATTERNS`](crate::registry::PATTERNS).
@@ -39,7 +39,8 @@ pub trait PairPattern: Sync + fmt::Debug {
     ///
     /// # Errors
     ///
-    /// The pattern cannot measure it; the text lists the transports that the pattern can measure.
+    /// Fails if the pattern cannot measure this kind. The error text then lists the transports that
+    /// the pattern can measure.
     fn suits(&self, _kind: &Kind) -> Result<()> {
         Ok(())
     }
@@ -49,7 +50,7 @@ pub trait PairPattern: Sync + fmt::Debug {
     ///
     /// # Errors
     ///
-    /// The transport or the peer failed; [`PeerGone`] if the peer is gone.
+    /// Fails if the transport or the peer failed. The error is [`PeerGone`] if the peer is gone.
     fn lead(&self, link: &mut Link<'_>, plan: &Plan, rows: &mut dyn FnMut(Row)) -> Result<()>;
 
     /// Does the server's part of one step. Returns when the step is done, or when the client sends
@@ -57,7 +58,7 @@ pub trait PairPattern: Sync + fmt::Debug {
     ///
     /// # Errors
     ///
-    /// The transport failed, or the step does not fit this pattern.
+    /// Fails if the transport failed, or if the step does not fit this pattern.
     fn follow(&self, link: &mut Link<'_>, step: &Step) -> Result<()>;
 }
 
@@ -122,11 +123,11 @@ impl Plan {
         }
     }
 
-    /// Summarises times, in nanoseconds, that were measured by this plan.
+    /// Summarises measured times, in nanoseconds, with the percentiles of this plan.
     ///
     /// # Errors
     ///
-    /// There are no times.
+    /// Fails if there are no times.
     pub fn summary(&self, times: Vec<u64>) -> Result<Summary> {
         Summary::with(times, &self.percentiles).context("a plan without tests")
     }
@@ -136,8 +137,8 @@ impl Plan {
 const RESERVED: u32 = 1 << 20;
 
 /// Returns a vector for the times of `tests` tests. Memory is reserved for up to [`RESERVED`]
-/// times, so that the vector does not move between two tests. If there are more times, the vector
-/// grows, because memory for all of them may not exist.
+/// times, so that the vector does not move between two tests. Memory for more times is not
+/// reserved, because it may not exist; the vector grows then.
 pub(crate) fn times(tests: u32) -> Vec<u64> {
     Vec::with_capacity(tests.min(RESERVED) as usize)
 }
@@ -152,7 +153,8 @@ pub struct Streams {
 }
 
 impl Streams {
-    /// Returns how a pattern opens connections of `kind`; `None` if `kind` is no stream transport.
+    /// Returns how a pattern opens connections of `kind`. Returns `None` if `kind` is not a stream
+    /// transport.
     pub fn of(kind: &'static Kind, context: &Context) -> Option<Self> {
         kind.streams.map(|kind| Self {
             kind,
@@ -232,8 +234,8 @@ impl Link<'_> {
         std::os::fd::AsFd::as_fd(&*self.control)
     }
 
-    /// Returns the error of a failed call on the transport, with the peer's message about the
-    /// failure if there is one.
+    /// Returns the error for a failed call on the transport. If the peer has sent a message about
+    /// the failure, returns that message instead.
     fn explain(&mut self, error: io::Error) -> anyhow::Error {
         let seen = match is_timeout(&error) {
             true => anyhow!("nothing came for too long: is the link up?"),
@@ -242,7 +244,8 @@ impl Link<'_> {
         self.told_or(seen)
     }
 
-    /// Returns the peer's message about a failure, or this side's error.
+    /// Returns the peer's message about a failure if there is one, and otherwise `seen`, this
+    /// side's error.
     fn told_or(&mut self, seen: anyhow::Error) -> anyhow::Error {
         if !self.control.is_ready(PEER_MESSAGE_TIMEOUT).unwrap_or(false) {
             return seen;
@@ -253,7 +256,7 @@ impl Link<'_> {
         }
     }
 
-    /// Checks after a lost message that the peer has not failed.
+    /// Fails if the peer has failed. Called after a message was lost.
     fn check_peer(&mut self) -> Result<()> {
         if !self.control.is_ready(Duration::ZERO)? {
             return Ok(());
@@ -277,7 +280,7 @@ enum Lost {
 /// A counter of losses, which decides when to end the run.
 pub(crate) struct Losses {
     what: Lost,
-    /// The losses so far.
+    /// The number of losses so far.
     pub(crate) total: u32,
     in_a_row: u32,
     limit: u32,
@@ -301,8 +304,8 @@ impl Losses {
         }
     }
 
-    /// Returns whether an exchange with this result succeeded. Counts the loss if the exchange was
-    /// lost.
+    /// Returns whether the exchange with this result succeeded. If the exchange was lost, counts
+    /// the loss and returns `false`.
     fn judge(&mut self, link: &mut Link<'_>, result: io::Result<()>) -> Result<bool> {
         match result {
             Ok(()) => self.arrived(),

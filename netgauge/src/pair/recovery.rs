@@ -18,7 +18,7 @@ use super::{Link, PairPattern, Plan};
 use crate::control::Step;
 use crate::report::{Measured, Row};
 
-/// A stall takes more than this many times the median.
+/// A stall takes more than this many times the median time.
 const STALL_FACTOR: u64 = 4;
 /// A stall also exceeds the median by more than this, nanoseconds.
 const STALL_LEAST: u64 = 1_000_000;
@@ -60,8 +60,8 @@ fn lead_size(link: &mut Link<'_>, size: u64, plan: &Plan) -> Result<Row> {
     Ok(plan.row(size, lost, median, measured))
 }
 
-/// Returns the times of the exchanges in nanoseconds, the number of lost exchanges, and the number
-/// of retransmitted packets, if the transport counts these.
+/// Returns three values: the times of the exchanges in nanoseconds, the number of lost exchanges,
+/// and the number of retransmitted packets, which is `None` if the transport does not count them.
 fn exchanges(link: &mut Link<'_>, size: u64, plan: &Plan) -> Result<(Vec<u64>, u32, Option<u64>)> {
     let rounds = plan.rounds();
     link.begin(Step::of(size, rounds))?;
@@ -102,8 +102,8 @@ fn exchanges(link: &mut Link<'_>, size: u64, plan: &Plan) -> Result<(Vec<u64>, u
     Ok((times, lost, resent))
 }
 
-/// Returns the number of stalls in `times`, and the sum of nanoseconds by which the stalls exceed
-/// the median.
+/// Returns two values: the number of stalls in `times`, and the sum of the times by which the
+/// stalls exceed the median, in nanoseconds.
 fn stalls(times: &[u64], median: u64) -> (u32, u64) {
     let limit = (median.saturating_mul(STALL_FACTOR)).max(median.saturating_add(STALL_LEAST));
     let stalls = times.iter().filter(|time| **time > limit);

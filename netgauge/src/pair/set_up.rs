@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Connections one after the other. Each connection is opened, carries a message and its answer,
-//! and is closed by the leader, whose TCP port then stays in TIME_WAIT.
+//! A pattern that measures the cost of connections, which are opened one after the other. Each
+//! connection carries a message and its answer. The leader then closes the connection, and its TCP
+//! port stays in TIME_WAIT.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::AsFd as _;
@@ -70,7 +71,7 @@ fn serve(listener: &StreamListener, message: &mut [u8]) -> Result<()> {
     let mut stream = listener.accept()?;
     stream.read_exact(message)?;
     stream.write_all(message)?;
-    // The leader closes first.
+    // The leader closes the connection first, so this call waits for the end of the connection.
     match stream.read(&mut [0]) {
         Ok(0) => Ok(()),
         Ok(_) => bail!("more came over a connection than was to come"),
@@ -233,8 +234,8 @@ mod tests {
         assert_eq!(FOUND.load(Ordering::Relaxed), 2);
     }
 
-    /// Returns the leader's error if connecting through `kind` fails and the follower has sent
-    /// `Failed` with the text `said`.
+    /// Returns the leader's error if connecting through `kind` fails. If `said` is given, the
+    /// follower has sent `Failed` with this text.
     fn failure(kind: &'static dyn StreamKind, said: Option<&str>) -> String {
         let (mut leader, mut follower) = controls();
         follower.send(&Message::Ready).unwrap();
