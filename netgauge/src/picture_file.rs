@@ -22,7 +22,7 @@ impl Form {
     ///
     /// # Errors
     ///
-    /// The name ends in neither `.svg` nor `.png`.
+    /// Fails if the name ends in neither `.svg` nor `.png`.
     pub fn of(path: &Path) -> Result<Self, String> {
         let extension = path.extension().and_then(|extension| extension.to_str());
         match extension.map(str::to_ascii_lowercase).as_deref() {
@@ -37,7 +37,7 @@ impl Form {
 ///
 /// # Errors
 ///
-/// The errors of [`Form::of`]. If this program draws no pictures, every name is an error.
+/// Fails like [`Form::of`]. If this program was built without pictures, fails for every name.
 pub fn parse_path(text: &str) -> Result<PathBuf, String> {
     if !cfg!(feature = "pictures") {
         return Err(WITHOUT.to_owned());

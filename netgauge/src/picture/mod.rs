@@ -2,8 +2,8 @@
 
 //! Pictures. The same code draws a picture as SVG and as PNG.
 //!
-//! SVG contains its text as text. A PNG is drawn larger and averaged, so that edges are smooth. The
-//! program contains the font for a PNG's text, so the host needs no font.
+//! An SVG file contains its text as text. A PNG is first drawn larger and then averaged, so that
+//! its edges are smooth. The program contains the font for a PNG's text, so the host needs no font.
 
 mod scaled;
 
@@ -22,12 +22,13 @@ use scaled::Scaled;
 /// The family of all text in pictures.
 pub const FONT: &str = "sans-serif";
 
-/// Pixels of a PNG per pixel of the drawing, in each direction: enough for paper.
+/// The number of PNG pixels for one pixel of the drawing, in each direction. Two are enough for
+/// print.
 const DENSITY: u32 = 2;
-/// Dots that are averaged to one pixel of the PNG, in each direction: the factor of [`average`].
+/// The number of dots that [`average`] reduces to one pixel of the PNG, in each direction.
 const SMOOTHING: u32 = 2;
-/// The most pixels of a drawing that is written as PNG: a hundred times as many as an ordinary
-/// drawing has.
+/// The maximum number of pixels in a drawing that is written as PNG. It is a hundred times the
+/// number of pixels in an ordinary drawing.
 const MOST_PIXELS: u64 = 50_000_000;
 
 /// Anchor of a text whose coordinates are at the left end of its middle line.
@@ -39,7 +40,7 @@ pub const START: Pos = Pos {
 /// A part of a picture.
 pub type Area<B> = DrawingArea<B, Shift>;
 
-/// Errors of a backend.
+/// The error of drawing on a backend.
 pub type Failure<B> = DrawingAreaErrorKind<<B as DrawingBackend>::ErrorType>;
 
 /// A drawing.
@@ -51,7 +52,7 @@ pub trait Drawing {
     ///
     /// # Errors
     ///
-    /// The backend's error.
+    /// Fails with the backend's error.
     fn draw<B: DrawingBackend>(&self, area: &Area<B>) -> Result<(), Failure<B>>;
 }
 
@@ -59,7 +60,7 @@ pub trait Drawing {
 ///
 /// # Errors
 ///
-/// The drawing fails, or the file cannot be written.
+/// Fails if the drawing fails, or if the file cannot be written.
 pub fn save(drawing: &impl Drawing, path: &Path) -> Result<()> {
     let picture = match Form::of(path) {
         Ok(Form::Svg) => svg(drawing)?.into_bytes(),
@@ -73,7 +74,7 @@ pub fn save(drawing: &impl Drawing, path: &Path) -> Result<()> {
 ///
 /// # Errors
 ///
-/// The error of drawing.
+/// Fails with the error of the drawing.
 pub fn svg(drawing: &impl Drawing) -> Result<String> {
     know_font();
     let mut text = String::new();
@@ -87,7 +88,7 @@ pub fn svg(drawing: &impl Drawing) -> Result<String> {
 ///
 /// # Errors
 ///
-/// The drawing is too large, or fails.
+/// Fails if the drawing is too large, or if it fails.
 pub fn png(drawing: &impl Drawing) -> Result<Vec<u8>> {
     know_font();
     let (width, height) = drawing.size();
@@ -120,7 +121,7 @@ fn draw<B: DrawingBackend>(drawing: &impl Drawing, area: &Area<B>) -> Result<()>
 ///
 /// # Errors
 ///
-/// The backend's error.
+/// Fails with the backend's error.
 pub fn label<B: DrawingBackend>(
     area: &Area<B>,
     text: &str,
@@ -133,17 +134,19 @@ pub fn label<B: DrawingBackend>(
     area.draw(&Text::new(text, at, style))
 }
 
-/// Registers the program's font with plotters, which measures all text by this font, and draws the
-/// text of a PNG in this font.
+/// Registers the program's font with plotters. The library measures all text by this font, and
+/// draws the text of a PNG in it.
 fn know_font() {
     static KNOWN: Once = Once::new();
     KNOWN.call_once(|| {
-        // Ignored because the font is a constant. Without it, drawing would fail and report that.
+        // The error is ignored, because the font is a constant. If it were invalid, drawing would
+        // fail and report that.
         let _ = plotters::style::register_font(FONT, FontStyle::Normal, dejavu::sans::regular());
     });
 }
 
-/// Averages squares of four dots to pixels. `width` is in dots, an even number.
+/// Averages each square of four dots to one pixel. `width` is the width of `dots`, in dots, and is
+/// even.
 fn average(dots: &[u8], width: usize) -> Vec<u8> {
     const DOT: usize = 3;
     let mut pixels = Vec::with_capacity(dots.len() / 4);
@@ -155,7 +158,7 @@ fn average(dots: &[u8], width: usize) -> Vec<u8> {
                     + u16::from(upper[DOT + colour])
                     + u16::from(lower[colour])
                     + u16::from(lower[DOT + colour]);
-                // The mean of bytes fits in a byte.
+                // The mean of four bytes fits in a byte.
                 pixels.push((sum / 4) as u8);
             }
         }
@@ -209,8 +212,9 @@ pub(crate) mod tests {
     fn png_is_denser_and_shows_every_element() {
         let (width, height, pixels) = decode(&png(&Sample).unwrap());
         assert_eq!((width, height), (160, 80));
-        // Returns whether `is` is true of a pixel between these corners. The corners are in pixels
-        // of the drawing, each of which is two by two pixels of the PNG.
+        // Returns whether `is` is true of at least one pixel in a rectangle, from corner `from` to
+        // corner `to`. The corners are in pixels of the drawing. Each pixel of the drawing is two
+        // by two pixels of the PNG.
         let any = |from: (u32, u32), to: (u32, u32), is: fn(&[u8]) -> bool| {
             (from.1 * 2..to.1 * 2).any(|y| {
                 (from.0 * 2..to.0 * 2).any(|x| {

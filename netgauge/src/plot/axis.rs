@@ -63,7 +63,8 @@ impl Axis {
         values.dedup();
         let low = values.first().copied().unwrap_or(1.0);
         let high = values.last().copied().unwrap_or(1.0);
-        // Adds a twentieth of the axis at either end, and gives a single value some range.
+        // Room of a twentieth of the axis is added at either end. If there is only one value, the
+        // room gives the axis a range.
         let room = (high / low).powf(0.05).max(1.05);
         Self {
             label: label.to_owned(),
@@ -80,8 +81,8 @@ impl Axis {
         self.low..self.high
     }
 
-    /// Returns the value whose distance from `value`, on a logarithmic axis, is `share` of the
-    /// axis's length.
+    /// Returns a value at a certain distance from `value` on a logarithmic axis. The distance is
+    /// `share` of the axis's length: to the right, or to the left if `share` is negative.
     pub(super) fn beside(&self, value: f64, share: f64) -> f64 {
         value * (self.high / self.low).powf(share)
     }
@@ -109,7 +110,8 @@ impl Axis {
             self.high.log10().ceil() as i32,
         );
         if decades < 0.8 {
-            // On a range this narrow, the axis is nearly linear.
+            // A range this narrow is nearly linear even on a logarithmic axis, so the ticks have
+            // equal differences.
             let step = nice_step((self.high - self.low) / 6.0);
             let (first, last) = ((self.low / step).ceil() as i64, (self.high / step) as i64);
             return (first..=last).map(|tick| tick as f64 * step).collect();
@@ -126,8 +128,8 @@ impl Axis {
         }))
     }
 
-    /// Returns the values that get a label. A value gets no label that would overlap with the label
-    /// before.
+    /// Returns the values that get a label. A value gets no label if the label would overlap with
+    /// the previous one.
     fn readable(&self) -> Vec<f64> {
         let room = match self.unit {
             Unit::Bytes => 0.09,

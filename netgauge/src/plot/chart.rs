@@ -31,15 +31,16 @@ const ENTRY: u32 = 22;
 const STROKE: i32 = 44;
 /// Maximum width of a letter in the legend, pixels.
 const LETTER: usize = 8;
-/// Distance of a mark's edge from its middle, pixels.
+/// The distance between the middle and the edge of a mark, pixels.
 const MARK: i32 = 4;
-/// Corners of the polygon that is drawn as a circle.
+/// The number of corners of the polygon that is drawn as a circle.
 const EDGES: u32 = 16;
-/// Half the width of a bar's end, pixels.
+/// Half the length of the stroke at each end of a bar, pixels.
 const CAP: i32 = 3;
-/// Horizontal distance between lines with bars, pixels, so that no bar hides another bar.
+/// The horizontal distance between the bars of two successive lines, pixels. It keeps one bar from
+/// hiding another.
 const APART: f64 = 7.0;
-/// The maximum for the sum of the distances [`APART`] in a picture, pixels.
+/// The limit for the sum of all distances [`APART`] in a picture, pixels.
 const TOGETHER: f64 = 50.0;
 
 /// The colours of lines, in the order of the transports. People with colour blindness can
@@ -57,13 +58,14 @@ const COLOURS: [RGBColor; 9] = [
     RGBColor(140, 86, 60),
 ];
 
-/// Lengths of a dash and of the gap after it, pixels; none for a solid line.
+/// The dashes of lines: the length of a dash, and the length of the gap between two dashes, pixels.
+/// `None` is a solid line.
 const DASHES: [Option<(i32, i32)>; 4] = [None, Some((10, 5)), Some((3, 4)), Some((16, 6))];
 
 const GRID: RGBColor = RGBColor(210, 210, 210);
 const GREY: RGBColor = RGBColor(90, 90, 90);
 
-/// The mark at a line's points.
+/// The form of the marks at a line's points.
 #[derive(Clone, Copy, Debug)]
 enum Mark {
     Circle,
@@ -149,7 +151,8 @@ pub struct Line {
     pub transport: String,
     /// The line's points from left to right, in the axes' units.
     pub points: Vec<(f64, f64)>,
-    /// The ranges of the line's values, if they are shown: position, minimum and maximum.
+    /// The ranges of the line's values, if they are shown. Each range has three numbers: the
+    /// horizontal position, the minimum and the maximum.
     pub bars: Vec<(f64, f64, f64)>,
 }
 
@@ -198,9 +201,9 @@ impl Chart {
         STROKE as u32 + 36 + (letters.max().unwrap_or(0) * LETTER) as u32
     }
 
-    /// Returns the lines' styles. A transport's first line looks the same in every picture. The
-    /// transport's further lines have the same colour, unless it is the only transport in the
-    /// picture.
+    /// Returns the lines' styles. A transport's first line looks the same in every picture. Its
+    /// further lines have the same colour as the first. If the picture has only one transport, they
+    /// have other colours instead.
     fn styles(&self) -> Vec<Style> {
         let kinds = KINDS.iter();
         let mut transports = kinds.map(|kind| kind.name.to_owned()).collect();
@@ -214,7 +217,8 @@ impl Chart {
             let transport = index_of(&mut transports, &line.transport);
             let count = counts.entry(transport).or_default();
             styles.push(match alone {
-                // A transport's first line looks the same as in a picture with other transports.
+                // Only one transport has lines here, so its further lines get the colours of other
+                // transports.
                 true if *count > 0 => {
                     Style::of((transport + *count) % COLOURS.len(), *count / COLOURS.len())
                 }
@@ -225,7 +229,8 @@ impl Chart {
         styles
     }
 
-    /// Returns the horizontal shift of line number `index`, as a share of the axis.
+    /// Returns the shift of line number `index` to the right, as a share of the horizontal axis's
+    /// length. The shift is negative for a line that is moved to the left.
     fn beside(&self, index: usize) -> f64 {
         if self.lines.iter().all(|line| line.bars.is_empty()) {
             return 0.0;
@@ -327,7 +332,7 @@ impl Chart {
     }
 }
 
-/// Returns the index of a name in a list. A new name is added to the list.
+/// Returns the index of `name` in `names`. If the name is not in the list, it is added at the end.
 pub(super) fn index_of(names: &mut Vec<String>, name: &str) -> usize {
     let known = names.iter().position(|known| known == name);
     known.unwrap_or_else(|| {
@@ -410,7 +415,7 @@ mod tests {
         ] {
             assert!(svg.contains(text), "{text}: {svg}");
         }
-        // Three lines and their legend entries have marks, which are polygons.
+        // The three lines and their three legend entries have marks. Each mark is a polygon.
         assert_eq!(svg.matches("<polygon").count(), 3 * (5 + 1));
     }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! The curves of a figure, made from saved results.
+//! The charts of saved results: which numbers a chart shows, and on which line.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -32,17 +32,17 @@ pub enum PlotKind {
 /// processor.
 const OVERHEAD: &str = "overhead";
 
-/// The name of the time of a whole transfer. This time counts as a latency only if the results have
-/// no other time.
+/// The name of the time of a whole transfer. This time counts as a latency only if the results
+/// contain no other time.
 const WHOLE: &str = "total";
 
 /// The name of the cost of all stalls, which grows with the number of tests.
 const STALLED: &str = "stalled";
 
-/// A number of the results, with its position and its origin.
+/// A number from the results, with its place in the chart and its origin.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Number {
-    /// The origin, which determines the number's line.
+    /// The origin of the number, which determines the line that shows it.
     pub(super) of: Origin,
     /// Bytes of the messages.
     pub(super) size: u64,
@@ -57,18 +57,18 @@ pub(super) struct Number {
 /// The origin of a number. Numbers of the same origin are on one line.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Origin {
-    /// The index of the transport, in the order of the files' runs.
+    /// The index of the transport, in the order in which the files' runs name the transports.
     rank: usize,
     /// The index of the file.
     file: usize,
-    /// The size, bytes, if the horizontal axis does not show it; otherwise 0.
+    /// The size in bytes. It is 0 if the horizontal axis shows the size.
     aside: u64,
-    /// The line's name, in parts. Parts that all lines share are left out.
+    /// The parts of the line's name. The legend leaves out the parts that all lines share.
     parts: [String; PARTS],
 }
 
-/// Parts of a name: file, transport, pattern, kind of number, and the size if the horizontal axis
-/// does not show it.
+/// The number of parts in a line's name: file, transport, pattern, kind of number, and size. The
+/// size is part of the name if the horizontal axis does not show it.
 const PARTS: usize = 5;
 const FILE: usize = 0;
 const TRANSPORT: usize = 1;
@@ -87,10 +87,11 @@ impl Origin {
     }
 }
 
-/// A point of a line: the horizontal and the vertical position, and the range of the value.
+/// A point of a line: its horizontal position, its vertical position, and the range of its value.
 type Place = (f64, f64, Option<(f64, f64)>);
 
-/// The points of all lines, and the values that the horizontal axis can show.
+/// The points of all lines, and two sets of values that the horizontal axis can show: the numbers
+/// of clients, and the sizes.
 pub(super) struct Laid {
     /// Each line's points, from left to right.
     lines: BTreeMap<Origin, Vec<Place>>,
@@ -120,7 +121,7 @@ pub(super) fn suitable(files: &[Results]) -> PlotKind {
 ///
 /// # Errors
 ///
-/// The files have no results of this kind.
+/// Fails if the files have no results of this kind.
 pub(super) fn chart(kind: PlotKind, files: &[Results], transports: &[String]) -> Result<Chart> {
     let runs = files.iter().flat_map(Results::runs);
     let known: BTreeSet<_> = runs.map(|run| &run.transport[..]).collect();
@@ -163,7 +164,7 @@ pub(super) fn chart(kind: PlotKind, files: &[Results], transports: &[String]) ->
     Ok(chart)
 }
 
-/// Returns the times that a message took from one end to the other, or there and back.
+/// Returns the times of messages in one direction, and the times of round trips.
 fn latencies(row: &Row) -> impl Iterator<Item = (&String, &f64)> {
     let only_whole = row.times.keys().all(|name| name == WHOLE);
     row.times.iter().filter(move |(name, _)| {
@@ -175,7 +176,7 @@ fn overheads(row: &Row) -> impl Iterator<Item = (&String, &f64)> {
     row.times.iter().filter(|(name, _)| name.contains(OVERHEAD))
 }
 
-/// Returns the throughput, which needs no name, because there is only one kind of throughput.
+/// Returns the throughput. Its name is empty, because there is only one kind of throughput.
 fn rates(row: &Row) -> Vec<(String, f64)> {
     Vec::from_iter(row.mbit_per_s.map(|rate| (String::new(), rate)))
 }
@@ -184,7 +185,8 @@ fn microseconds((name, nanoseconds): (&String, &f64)) -> (String, f64) {
     (name.replace('_', " "), nanoseconds / 1e3)
 }
 
-/// Returns all numbers that `pick` finds in rows. `pick` also gives each number its name.
+/// Returns all numbers that `pick` finds in the rows of the files. `pick` also returns the name of
+/// each number.
 fn numbers(
     files: &[Results],
     transports: &[String],
@@ -214,8 +216,8 @@ fn numbers(
     numbers
 }
 
-/// Puts numbers on lines. The horizontal axis shows the number of clients if the lines have several
-/// such numbers, otherwise the sizes.
+/// Puts numbers on lines. If there are several numbers of clients, the horizontal axis shows these
+/// numbers, otherwise the sizes.
 pub(super) fn lay(numbers: Vec<Number>) -> Laid {
     let mut laid = Laid {
         lines: BTreeMap::new(),
@@ -226,7 +228,8 @@ pub(super) fn lay(numbers: Vec<Number>) -> Laid {
         let x = match (laid.is_over_clients(), number.clients) {
             (false, _) => number.size,
             (true, Some(clients)) => clients,
-            // On an axis of clients, a result of a pattern without clients has no position.
+            // The horizontal axis shows numbers of clients. A pattern without clients has no
+            // position on it.
             (true, None) => continue,
         };
         if laid.is_over_clients() && laid.sizes.len() > 1 {
@@ -296,8 +299,9 @@ fn labels(origins: &[&Origin]) -> Vec<String> {
     origins.iter().map(label).collect()
 }
 
-/// Pairs every line with another line for comparison. If there are several files, this is the same
-/// line of the first file, otherwise the same line of the first transport.
+/// Divides the values of each line by the values of a standard, which is another line. If there are
+/// several files, the standard is the corresponding line of the first file. Otherwise, it is the
+/// corresponding line of the first transport.
 fn compare(what: &str, numbers: Vec<Number>, files: &[Results]) -> Result<Chart> {
     let mut laid = lay(numbers);
     let several = files.len() > 1;
@@ -305,7 +309,7 @@ fn compare(what: &str, numbers: Vec<Number>, files: &[Results]) -> Result<Chart>
     let standard = |origin: &Origin| {
         let others = laid.lines.keys().filter(|other| {
             let same = |at: usize| at == part || origin.parts[at] == other.parts[at];
-            // Files are compared by number, because two may have the same name.
+            // Files are compared by their index, because two of them may have the same name.
             (0..PARTS).all(same) && (!several || other.file == 0)
         });
         let first = others.min_by_key(|other| other.rank);
@@ -341,8 +345,8 @@ fn compare(what: &str, numbers: Vec<Number>, files: &[Results]) -> Result<Chart>
     Ok(chart)
 }
 
-/// Returns a line with the first host's kernel and device, and the time of the run; no line if
-/// there are several files.
+/// Returns one line of text: the first host's kernel and device, and the time of the run. Returns
+/// no line if there are several files, or if the file has no record.
 fn notes(files: &[Results]) -> Vec<String> {
     let [Results {
         record: Some(record),

@@ -17,11 +17,12 @@ use crate::picture;
 use crate::report::clients;
 use crate::sizes::human;
 
-/// Draws a report, over clients, or over sizes if there is only one number of clients or none.
+/// Draws a report. If the report has several numbers of clients, the horizontal axis shows them,
+/// otherwise the sizes.
 ///
 /// # Errors
 ///
-/// There is nothing to draw, or the file cannot be written.
+/// Fails if there is nothing to draw, or if the file cannot be written.
 pub(crate) fn draw(report: &GroupReport, path: &Path) -> Result<()> {
     let chart = chart_of(report);
     if chart.lines.is_empty() {
@@ -81,7 +82,7 @@ fn chart_of(report: &GroupReport) -> Chart {
     chart
 }
 
-/// Returns the only value, if there is exactly one.
+/// Returns the value of a set that has exactly one.
 fn only(values: &BTreeSet<u64>) -> Option<u64> {
     values.first().copied().filter(|_| values.len() == 1)
 }

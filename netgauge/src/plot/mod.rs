@@ -60,7 +60,8 @@ impl PlotArgs {
     ///
     /// # Errors
     ///
-    /// A file has no results of netgauge, or none of this kind; or the picture cannot be written.
+    /// Fails if a file has no results of netgauge, if there are none of the picture's kind, or if
+    /// the picture cannot be written.
     pub fn run(&self) -> Result<ExitCode> {
         let files = self.files.iter().map(|path| Results::read(path));
         let files: Vec<_> = files.collect::<Result<_>>()?;

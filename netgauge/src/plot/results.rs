@@ -15,7 +15,7 @@ use crate::group::coordinator::esp_params::{self, ParamsReport};
 use crate::report::record::Record;
 use crate::transport;
 
-/// How to make a file of results, for error messages.
+/// A hint for error messages: how to save results in a file.
 const HOW: &str = "save results with `netgauge --format json ... > FILE`";
 
 /// A file of results.
@@ -56,7 +56,7 @@ pub(super) struct Run {
 pub(super) struct Row {
     /// The size, bytes.
     pub(super) size: u64,
-    /// Medians in nanoseconds, by their names without the unit.
+    /// The medians in nanoseconds. The key is the name of the time, without its unit.
     pub(super) times: BTreeMap<String, f64>,
     /// Throughput, goodput of all clients, or the rate of one host, Mbit/s.
     pub(super) mbit_per_s: Option<f64>,
@@ -67,7 +67,7 @@ impl Results {
     ///
     /// # Errors
     ///
-    /// The file cannot be read, or has no results of netgauge.
+    /// Fails if the file cannot be read, or has no results of netgauge.
     pub(super) fn read(path: &Path) -> Result<Self> {
         let shown = path.display();
         let text = fs::read_to_string(path).with_context(|| format!("reading {shown}"))?;
@@ -104,7 +104,8 @@ impl Results {
         };
         Ok(Self {
             name: name.to_owned(),
-            // A record of another netgauge version may have another format, which is no error.
+            // A different version of netgauge may have written a record of another format, which is
+            // not an error.
             record: record.and_then(|record| serde_json::from_value(record).ok()),
             measured,
         })
