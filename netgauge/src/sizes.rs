@@ -11,7 +11,8 @@ pub struct SizeSpec(Vec<(u64, u64)>);
 
 impl SizeSpec {
     /// Returns the sizes, ascending and without repetition. A range yields `grade` sizes per
-    /// doubling, in geometric steps from its lower end, and always its upper end.
+    /// doubling. The sizes grow from the lower end of the range by equal factors. The upper end is
+    /// always included.
     pub fn expand(&self, grade: NonZeroU32) -> Vec<u64> {
         let mut sizes = Vec::new();
         for &(from, to) in &self.0 {
@@ -29,7 +30,7 @@ impl SizeSpec {
 }
 
 impl From<&[(u64, u64)]> for SizeSpec {
-    /// Takes ranges, each given by its smallest and largest size.
+    /// Makes a specification from ranges, each given by its smallest and its largest size.
     fn from(ranges: &[(u64, u64)]) -> Self {
         Self(ranges.to_vec())
     }
@@ -63,8 +64,8 @@ pub(crate) fn parse_ranges<T: PartialOrd>(
     text.split(',').map(range).collect()
 }
 
-/// Splits `text` into its digits and a factor, the power of `base` that a final K, M or G stands
-/// for.
+/// Splits `text` into its digits and a factor. The factor is a power of `base`, which a final K, M
+/// or G stands for. Without such a letter, the factor is 1.
 pub(crate) fn split_unit(text: &str, base: u64) -> (&str, u64) {
     let power = match text.as_bytes().last() {
         Some(b'k' | b'K') => 1,

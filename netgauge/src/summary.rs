@@ -24,8 +24,8 @@ const THIRD_QUARTILE: Percent = Percent(75 * PARTS);
 pub struct Percent(u32);
 
 impl Percent {
-    /// Returns the smallest sample of `sorted` such that at least this percentage of the samples
-    /// does not exceed it (the nearest rank).
+    /// Returns a percentile of `sorted` by nearest rank. This is the smallest sample that at least
+    /// this percentage of the samples does not exceed.
     fn of(self, sorted: &[u64]) -> Option<u64> {
         let whole = u128::from(100 * PARTS);
         let rank = (sorted.len() as u128 * u128::from(self.0)).div_ceil(whole);
@@ -96,8 +96,8 @@ pub struct Summary {
     /// Standard deviation of a sample (divided by n - 1), rounded; 0 for a single time.
     #[serde(default)]
     pub stddev: u64,
-    /// Percentiles: for each percentage, the time that this percentage of the samples does not
-    /// exceed (nearest rank).
+    /// The percentiles by nearest rank. For each percentage, the value is the time that this
+    /// percentage of the samples does not exceed.
     #[serde(default)]
     pub percentiles: BTreeMap<Percent, u64>,
     /// The number of outliers, by [`OUTLIER_RULE`].
@@ -149,7 +149,8 @@ fn outliers(sorted: &[u64]) -> Option<u64> {
     let first = i128::from(FIRST_QUARTILE.of(sorted)?);
     let third = i128::from(THIRD_QUARTILE.of(sorted)?);
     let range = third - first;
-    // All terms are doubled because the fences, 1.5 ranges outside the quartiles, may end in .5.
+    // All terms are doubled to be integers, because a fence is 1.5 ranges outside a quartile and
+    // may end in .5.
     let inside = 2 * first - 3 * range..=2 * third + 3 * range;
     let outside = |sample: &&u64| !inside.contains(&(2 * i128::from(**sample)));
     Some(sorted.iter().filter(outside).count() as u64)
@@ -160,8 +161,8 @@ pub fn mbit_per_s(bytes: u64, nanoseconds: u64) -> f64 {
     bytes as f64 * 8_000.0 / nanoseconds.max(1) as f64
 }
 
-/// Returns Jain's fairness index of n amounts: 1 if all are equal, 1/n if all but one are 0. If all
-/// amounts are 0, the index is 1.
+/// Returns Jain's fairness index of n amounts. It is 1 if all amounts are equal or all are 0, and
+/// 1/n if all amounts but one are 0.
 pub fn jain(amounts: &[u64]) -> f64 {
     let sum: f64 = amounts.iter().map(|amount| *amount as f64).sum();
     let squares: f64 = amounts.iter().map(|amount| (*amount as f64).powi(2)).sum();

@@ -14,13 +14,13 @@ pub(crate) enum Value {
     None,
     /// A text: a name, or an error message.
     Text(String),
-    /// A count, or nanoseconds.
+    /// A count, or a time in nanoseconds.
     Count(u64),
     /// A size, bytes.
     Size(u64),
     /// A rate, bit/s.
     Rate(u64),
-    /// A ratio, or a rate in another unit, with the number of its decimals for programs.
+    /// Two values: a ratio or a rate in another unit, and the number of decimals that programs get.
     Decimal(f64, usize),
 }
 
@@ -47,8 +47,8 @@ impl Value {
         }
     }
 
-    /// Returns `number` with this many decimals for programs. A number that is not finite becomes
-    /// `None`, as it becomes null in JSON.
+    /// Returns the value for `number`, of which programs get this many decimals. A number that is
+    /// not finite becomes `None`, as it becomes null in JSON.
     pub(crate) fn decimal(number: f64, decimals: usize) -> Self {
         match number.is_finite() {
             true => Self::Decimal(number, decimals),
@@ -56,7 +56,7 @@ impl Value {
         }
     }
 
-    /// Returns a rate, or no value.
+    /// Returns the value for a rate. Returns [`Value::None`] if there is no rate.
     pub(crate) fn rate(bit_per_s: Option<u64>) -> Self {
         bit_per_s.map_or(Self::None, Self::Rate)
     }
@@ -115,7 +115,7 @@ pub(crate) fn field<'a, L, V: Into<Value>>(
     }
 }
 
-/// The part in which the lines of a run differ: a row, or the error of a failed run.
+/// What a line of a run holds besides the run: a row, or the error of a failed run.
 pub(crate) enum Rest<'a, T> {
     Row(T),
     Error(&'a str),

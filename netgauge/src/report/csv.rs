@@ -81,7 +81,7 @@ fn of_row<'a>(name: &'static str, value: impl Fn(&Row) -> Value + 'a) -> Field<'
     })
 }
 
-/// Returns a column with a number of the summary of the times.
+/// Returns a column with one number from the summary of the times.
 fn of_times<'a>(name: &'static str, value: fn(&Summary) -> u64) -> Field<'a, Line<'a>> {
     field(name, move |line: &Line<'_>| {
         line.rest.row().map(|row| value(row.times))
@@ -91,7 +91,8 @@ fn of_times<'a>(name: &'static str, value: fn(&Summary) -> u64) -> Field<'a, Lin
 /// A column's name, and a function that returns its value.
 type Number = (&'static str, fn(&Measured) -> Value);
 
-/// The patterns' numbers other than times.
+/// The columns of numbers other than times. A pattern that does not measure a number has no value
+/// in that column.
 const NUMBERS: [Number; 9] = [
     ("ns_per_byte", |measured| match measured {
         Measured::Bulk { ns_per_byte, .. } => (*ns_per_byte).into(),

@@ -14,7 +14,7 @@ impl Report {
     ///
     /// # Errors
     ///
-    /// The writer's error.
+    /// Fails with the writer's error.
     pub fn write(&self, format: Format, out: &mut dyn Write) -> io::Result<()> {
         let record = self.record.as_ref();
         write(self, record, format, (table::write, csv::write), out)
@@ -60,9 +60,9 @@ pub enum Format {
 }
 
 impl Format {
-    /// Prints on standard error which transports were left out, and the errors. Omits the
-    /// transports if the report is a table, because the table shows them. Omits the errors if the
-    /// user sees the table on a terminal, because the table shows them as well.
+    /// Prints on standard error which transports were left out, and the errors. A table shows the
+    /// transports itself, so they are printed only for other formats. A table also shows the
+    /// errors, so they are omitted if the user sees the table on a terminal.
     pub fn tell(self, left_out: &[LeftOut], errors: &[String]) {
         if self != Self::Table {
             left_out.iter().for_each(|out| eprintln!("netgauge: {out}"));

@@ -29,7 +29,7 @@ pub enum Measured {
         send_overhead_ns: Summary,
         /// o_r: time in a receiving call whose message has already arrived, nanoseconds.
         receive_overhead_ns: Summary,
-        /// g: the least time between successive messages, nanoseconds.
+        /// g: the minimum interval between two successive messages, nanoseconds.
         gap_ns: Summary,
         /// Time from sending a message to receiving the answer of one byte, nanoseconds.
         rtt_ns: Summary,
@@ -60,9 +60,10 @@ pub enum Measured {
         exchange_ns: Summary,
         /// Number of exchanges that took much longer than the median.
         stalls: u32,
-        /// The time by which all stalls together exceed the median, nanoseconds.
+        /// The sum of the times by which stalls exceed the median, nanoseconds.
         stalled_ns: u64,
-        /// Share of the exchanges without an answer; `None` for streams, which lose no exchange.
+        /// The share of the exchanges that got no answer. It is `None` for streams, which lose no
+        /// exchange.
         lost_share: Option<f64>,
         /// Number of packets that the sender retransmitted, if the transport counts them.
         packets_resent: Option<u64>,

@@ -47,7 +47,7 @@ pub struct LeftOut {
     /// The pattern's name, if the transport works with other patterns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pattern: Option<String>,
-    /// The reason, and the remedy.
+    /// The reason, and what the user can do about it.
     pub reason: String,
 }
 
@@ -58,8 +58,8 @@ impl fmt::Display for LeftOut {
 }
 
 impl LeftOut {
-    /// Returns the entry for a transport that one pattern, or all patterns, left out for this
-    /// reason.
+    /// Returns the entry for a transport that was left out for this reason. If `pattern` is given,
+    /// only this pattern left the transport out, otherwise all patterns did.
     pub(crate) fn new(kind: &Kind, pattern: Option<&str>, reason: &anyhow::Error) -> Self {
         Self {
             transport: kind.name.to_owned(),
@@ -150,8 +150,8 @@ pub struct Cast {
 }
 
 impl<R> Run<R> {
-    /// Returns a run of `kind` with these options of its sockets, and with the pattern of this
-    /// name.
+    /// Returns a run of the transport `kind`. `sockets` are the options of the transport's sockets,
+    /// and `pattern` is the pattern's name.
     pub fn new(
         kind: &Kind,
         sockets: &SocketOptions,
@@ -175,7 +175,7 @@ impl<R> Run<R> {
         transport::medium(&self.transport, self.congestion.as_deref())
     }
 
-    /// Returns the name by which messages call the run.
+    /// Returns the name of the run in messages.
     pub fn title(&self) -> String {
         let mut parts = vec![self.medium()];
         parts.extend(Some(self.pattern.clone()).filter(|pattern| !pattern.is_empty()));
@@ -183,7 +183,7 @@ impl<R> Run<R> {
         parts.join(", ")
     }
 
-    /// Returns whether both runs failed with the same error and without a row.
+    /// Returns whether both runs failed with the same error, and neither has a row.
     fn failed_like(&self, other: &Self) -> bool {
         let empty = self.rows.is_empty() && other.rows.is_empty();
         empty && self.outcome != Outcome::Ok && self.outcome == other.outcome
@@ -204,7 +204,7 @@ pub enum Outcome {
     Ok,
     /// An error ended the run.
     Failed {
-        /// The error, and the remedy.
+        /// The error, and what the user can do about it.
         error: String,
     },
 }
@@ -241,8 +241,8 @@ pub struct Row {
     pub size: u64,
     /// Number of tests measured.
     pub tests: u32,
-    /// Number of tests that were repeated after a loss. In patterns that repeat no test, the number
-    /// of tests that were lost.
+    /// The number of tests that were lost and repeated. In patterns that do not repeat tests, the
+    /// number of tests that were lost.
     pub lost: u32,
     /// Throughput in 10^6 bit/s: the size divided by the median, in one direction.
     pub mbit_per_s: f64,
@@ -256,7 +256,8 @@ pub(crate) mod samples {
     use super::*;
     use crate::summary::{tests::percents, Summary};
 
-    /// Returns a summary with these four values, and others derived from them, nanoseconds.
+    /// Returns a summary with these four values in nanoseconds. Its other values are derived from
+    /// the four.
     pub(crate) fn summary([min, avg, median, max]: [u64; 4]) -> Summary {
         let above = |(percent, distance)| (percent, max - distance);
         Summary {
@@ -299,8 +300,8 @@ pub(crate) mod samples {
         }
     }
 
-    /// Returns a report of two measured transports, a failed transport, and a transport that was
-    /// measured with bulk.
+    /// Returns a report with several runs: two transports that were measured, one that failed, and
+    /// one that was measured with bulk.
     pub(crate) fn report() -> Report {
         let rows = |base| {
             [1, 64, 1024, 65_536]

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! The record of a run, by which its results can be understood and repeated: the time, the command
-//! and the hosts.
+//! The record of a run: the time, the command and the hosts. Readers of the results need these
+//! facts to understand the results and to repeat the run.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -14,7 +14,7 @@ use crate::machine::Machine;
 
 /// The width of the record above a table, columns.
 const WIDTH: usize = 98;
-/// The hosts' names stand next to the facts if the names are at most this wide, in columns.
+/// The hosts' names stand to the left of the facts if the names are at most this wide, in columns.
 const BESIDE: usize = 16;
 
 /// The record of a run.
@@ -52,7 +52,7 @@ impl Record {
     pub(crate) fn write_head(&self, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "{}: {}", self.started, self.command)?;
         for (parts, machine) in self.alike() {
-            // Short names stand next to the facts, longer names above the facts.
+            // Short names stand to the left of the facts, longer names above the facts.
             let names = parts.join(" ");
             let beside = names.len() <= BESIDE;
             if !beside {

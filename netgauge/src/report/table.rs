@@ -11,7 +11,8 @@ use super::{titles, Measured, Outcome, Report, Row, Run};
 use crate::sizes::human;
 use crate::summary::{Percent, Summary, OUTLIER_RULE};
 
-/// Message sizes whose latency is compared, bytes, if they were measured.
+/// The message sizes, in bytes, at which transports are compared by latency, if these sizes were
+/// measured.
 const COMPARED: [u64; 3] = [1, 64, 1024];
 
 /// Prints the report.
@@ -87,7 +88,8 @@ fn write_rows(rows: &[Row], percents: &BTreeSet<Percent>, out: &mut dyn Write) -
     }));
     columns.push(column("Mbit/s", throughput));
     let mut own = own_columns(&first.measured);
-    // Several further columns have a table of their own, because one table would be too wide.
+    // If there are several further columns, they get a table of their own, because one table would
+    // be too wide.
     if own.len() == 1 {
         columns.append(&mut own);
     }
@@ -101,7 +103,8 @@ fn write_rows(rows: &[Row], percents: &BTreeSet<Percent>, out: &mut dyn Write) -
     Ok(())
 }
 
-/// Returns the columns of a pattern's further numbers. A column of times has their medians.
+/// Returns the columns of the numbers that only this pattern has. A column of times shows the
+/// medians.
 fn own_columns(measured: &Measured) -> Vec<Column<'static, Row>> {
     let own: &[Own] = match measured {
         Measured::HalfRoundTrip { .. } => &[],
@@ -181,7 +184,8 @@ fn own_columns(measured: &Measured) -> Vec<Column<'static, Row>> {
     columns.collect()
 }
 
-/// A column's title, its decimals, and a function that returns its number.
+/// The description of a column: its title, the number of decimals, and a function that returns the
+/// value.
 type Own = (&'static str, usize, fn(&Measured) -> Option<f64>);
 
 /// Converts nanoseconds to microseconds.
@@ -189,7 +193,7 @@ fn us(ns: u64) -> f64 {
     ns as f64 / 1e3
 }
 
-/// Formats a number with at most five digits, which is precise enough, and narrow.
+/// Formats a number with at most five digits, which are precise enough, and make a narrow column.
 fn five_digits(number: f64) -> String {
     let decimals = match number {
         ..1e3 => 2,
@@ -200,8 +204,8 @@ fn five_digits(number: f64) -> String {
 }
 
 fn throughput(row: &Row) -> String {
-    // The low throughput of small messages needs decimals, the high throughput of large messages
-    // does not.
+    // The throughput of small messages is low, so it needs decimals. The throughput of large
+    // messages is high, so it needs none.
     short(row.mbit_per_s, 2, 0)
 }
 
@@ -216,8 +220,8 @@ fn write_comparison(pattern: &str, runs: &[&Run], out: &mut dyn Write) -> io::Re
         return Ok(());
     };
     let bulk = matches!(smallest.measured, Measured::Bulk { .. });
-    // The cost of a byte is most precise at the largest size. Other columns are about messages, so
-    // the smallest size is shown.
+    // The cost of a byte is most precise at the largest size, so bulk is compared at that size.
+    // Other columns are about messages, so they are compared at the smallest size.
     let own_size = if bulk { largest } else { smallest.size };
     let own = own_columns(&smallest.measured);
     // One note names the size of several columns, because the size would make each of their titles
@@ -337,7 +341,7 @@ Comparison (one-one): half round trip, median, and throughput
   esp     failed      failed       failed            failed
 ";
         assert!(text.contains(expected), "{text}");
-        // The only transport in bulk has no comparison.
+        // Only one transport was measured with bulk, so there is no other to compare it with.
         assert!(!text.contains("Comparison (bulk)"), "{text}");
     }
 
