@@ -31,7 +31,7 @@ impl Interface {
     ///
     /// # Errors
     ///
-    /// The interface is absent, or not Ethernet.
+    /// Fails if the interface does not exist, or is not Ethernet.
     pub fn by_name(name: &str) -> Result<Self> {
         let index = interface_index(name)
             .with_context(|| format!("no interface `{name}`: `ip link` lists those there are"))?;
@@ -49,7 +49,7 @@ impl Interface {
     ///
     /// # Errors
     ///
-    /// The interface is absent, or not Ethernet.
+    /// Fails if the interface does not exist, or is not Ethernet.
     pub fn by_ip(ip: IpAddr) -> Result<Self> {
         let ip = ip.to_canonical();
         let name = interface_with(ip)?;
@@ -94,7 +94,7 @@ pub fn is_of_this_host(ip: IpAddr) -> bool {
 ///
 /// # Errors
 ///
-/// The interface is absent, or has no such address.
+/// Fails if the interface does not exist, or has no such address.
 pub fn interface_ips(name: &str) -> Result<Vec<IpAddr>> {
     interface_index(name)
         .with_context(|| format!("no interface `{name}`: `ip link` lists those there are"))?;
@@ -114,13 +114,13 @@ pub fn interface_ips(name: &str) -> Result<Vec<IpAddr>> {
     Ok(addresses)
 }
 
-/// Waits until one of the descriptors can be read, has ended or failed. Returns a flag per
-/// descriptor; if `timeout` passes first, all flags are false. Without a `timeout`, waits without
-/// limit.
+/// Waits until one of the descriptors can be read, has ended or has failed. Returns one flag for
+/// each descriptor: whether one of these three is the case. If `timeout` passes first, all flags
+/// are false. If `timeout` is `None`, waits without limit.
 ///
 /// # Errors
 ///
-/// The error of `poll(2)`.
+/// Fails with the error of `poll(2)`.
 pub fn wait_readable<const N: usize>(
     fds: [BorrowedFd<'_>; N],
     timeout: Option<Duration>,

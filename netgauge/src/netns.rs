@@ -7,18 +7,18 @@ use std::fs::File;
 use anyhow::{Context as _, Result};
 use nix::sched::{setns, CloneFlags};
 
-/// Where `ip netns` keeps the names of network namespaces.
+/// The directory in which `ip netns` keeps the names of network namespaces.
 const NAMESPACES: &str = "/run/netns";
 
 /// The namespace of the calling thread.
 const HERE: &str = "/proc/thread-self/ns/net";
 
-/// Moves the calling thread into the network namespace `name`. This is a name of `ip netns`, or a
+/// Moves the calling thread into the network namespace `name`. The name is one of `ip netns`, or a
 /// path.
 ///
 /// # Errors
 ///
-/// There is no such namespace, or this process may not enter it.
+/// Fails if there is no such namespace, or if this process may not enter it.
 pub fn enter(name: &str) -> Result<()> {
     let path = match name.contains('/') {
         true => name.to_owned(),
@@ -39,7 +39,7 @@ fn go_to(namespace: &File, name: &str) -> Result<()> {
 ///
 /// # Errors
 ///
-/// The errors of [`enter`], or the error of `work`.
+/// Fails like [`enter`], or with the error of `work`.
 pub fn within<T>(name: Option<&str>, work: impl FnOnce() -> Result<T>) -> Result<T> {
     let Some(name) = name else { return work() };
     let home = File::open(HERE).context(HERE)?;

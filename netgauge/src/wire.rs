@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Addresses of sockets, which the two ends send each other on the control connection.
+//! The addresses of transports' sockets. The two ends send them to each other on the control
+//! connection.
 
 use std::fs;
 use std::net::IpAddr;
@@ -19,7 +20,7 @@ pub struct Endpoint {
     /// IP address, if it differs from the address of the control connection.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ip: Option<IpAddr>,
-    /// The host and network namespace of the process, for transports within a host.
+    /// The host and the network namespace of the process. Only transports within a host need them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub place: Option<Place>,
     /// Path of a local socket.
@@ -39,7 +40,8 @@ pub struct Endpoint {
 pub struct SocketId {
     /// The socket's number at its node.
     pub port: u32,
-    /// The node's address; 0 where the namespace has no bearer.
+    /// The node's address. It is 0 if the namespace has no bearer, which is an interface that TIPC
+    /// uses.
     pub node: u32,
 }
 
@@ -66,10 +68,10 @@ impl Place {
     ///
     /// # Errors
     ///
-    /// A file of `/proc` cannot be read.
+    /// Fails if a file of `/proc` cannot be read.
     pub fn here() -> Result<Self> {
-        // The namespace of this thread, because other threads of the process may be in other
-        // namespaces.
+        // The namespace is that of this thread, because other threads of the process may be in
+        // other namespaces.
         let (boot, namespace) = (
             "/proc/sys/kernel/random/boot_id",
             "/proc/thread-self/ns/net",

@@ -15,7 +15,7 @@ use super::polled::Waits;
 use super::{Context, Transport};
 use crate::host::is_timeout;
 
-/// Bytes of the receive buffer. It holds the datagrams of one large message, or of a bulk
+/// The size of the receive buffer, bytes. It holds the datagrams of one large message, or of a bulk
 /// transfer's window.
 const RECEIVE_BUFFER: usize = 4 << 20;
 
@@ -57,7 +57,8 @@ impl<S: DatagramSocket> Calls<S> {
     }
 }
 
-/// Treats a datagram as sent, and then lost, if the device's queue was full.
+/// Treats a datagram as sent if the device's queue was full. The datagram is then lost like one
+/// that the network dropped.
 fn lost_if_full(sent: io::Result<usize>) -> io::Result<()> {
     match sent {
         Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => Ok(()),
@@ -69,7 +70,8 @@ fn lost_if_full(sent: io::Result<usize>) -> io::Result<()> {
 pub(crate) struct Datagrams<S> {
     calls: Calls<S>,
     max_datagram: usize,
-    /// The buffer for a datagram if the rest of the message is shorter than `max_datagram`.
+    /// The buffer into which a datagram is received if the rest of the message is shorter than
+    /// `max_datagram`.
     spare: Vec<u8>,
 }
 
@@ -123,8 +125,8 @@ impl<S: DatagramSocket> Transport for Datagrams<S> {
         let mut filled = 0;
         while filled < message.len() {
             let room = message.len() - filled;
-            // Received into `spare`. If the short last part of the message is lost, the first part
-            // of the next message arrives instead, and may be longer than `room`.
+            // A short last part is received into `spare`. If that part is lost, the next datagram
+            // is the first part of the next message, which may be longer than `room`.
             let length = if filled > 0 && room < self.max_datagram {
                 let length = self.calls.recv(&mut self.spare)?;
                 let part = &self.spare[..length];
@@ -253,7 +255,7 @@ mod tests {
         one.recv(&mut message).unwrap();
         assert_eq!(message, [5; 3]);
 
-        // Padding behind the last part of a message of several datagrams is cut, too.
+        // The padding after the last part of a message of several datagrams is cut off as well.
         two.send(&[6; 64]).unwrap();
         two.send(&[6; 46]).unwrap();
         let mut message = [0; 65];
@@ -292,7 +294,7 @@ mod tests {
         assert!(is_timeout(&one.recv(&mut [0; 1]).unwrap_err()));
     }
 
-    /// Skips datagrams of another sender, which begin with 0.
+    /// A socket that skips the datagrams of another sender. Those datagrams begin with 0.
     struct Choosy(UnixDatagram);
 
     impl DatagramSocket for Choosy {

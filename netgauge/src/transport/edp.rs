@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! EDP, PF_ENET's datagrams.
+//! The transport over EDP, the datagram protocol of PF_ENET.
 
 use anyhow::{Context as _, Result};
 use sockaddr_en::{Address, EdpSocket, MacAddr};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! ESP, PF_ENET's streams.
+//! The transport over ESP, the stream protocol of PF_ENET.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -60,8 +60,8 @@ impl Connected for EspStream {
     }
 }
 
-/// Opens a listening socket, whose connections inherit its options. `by` follows "listening" in
-/// error messages.
+/// Opens a listening socket. Its connections inherit its options. `by` is the text that follows
+/// "listening" in error messages.
 pub(super) fn listen<L: AsFd>(
     context: &Context,
     bind: fn(Address) -> io::Result<L>,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! ESP's records. Each message is one record, or several records if it is longer than the longest
-//! record that every host accepts.
+//! The transport over ESP's records. A message is one record. If the message is longer than the
+//! longest record that every host accepts, it is several records.
 
 use std::io::{self, Read, Write};
 use std::time::Duration;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! The addresses of messages over IP: the addresses of the control connection, or of a named
-//! interface. With a named interface, the leader sends through that interface only.
+//! The addresses for transports over IP. They are the addresses of the control connection, or of a
+//! named interface. With a named interface, the leader sends through that interface only.
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
@@ -17,9 +17,9 @@ use crate::wire::Endpoint;
 // `ip(7)`.
 socket_option!(set BindAddressNoPort, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT);
 
-/// Returns this side's address, without a port. If an interface is named, returns one of the
-/// interface's addresses, if possible an address of the same family as the control connection. If
-/// none is named, returns this side's address on the control connection.
+/// Returns this side's address, without a port. If no interface is named, this is the address on
+/// the control connection. If an interface is named, it is one of the interface's addresses, if
+/// possible of the same family as the control connection.
 pub(super) fn own_address(context: &Context) -> Result<SocketAddr> {
     let Some(name) = &context.interface else {
         let local = context
@@ -40,8 +40,8 @@ pub(super) fn own_address(context: &Context) -> Result<SocketAddr> {
     Ok(SocketAddr::new(*ip, 0))
 }
 
-/// Returns the endpoint of this side's socket at `address`. The IP address is left out if the peer
-/// knows it from the control connection.
+/// Returns the endpoint of this side's socket at `address`. The IP address is included only if the
+/// peer may not know it: if an interface is named, or if the context is not for a single peer.
 pub(super) fn endpoint(context: &Context, address: SocketAddr) -> Endpoint {
     let differs = context.interface.is_some() || context.peer.is_none();
     Endpoint {
@@ -51,8 +51,8 @@ pub(super) fn endpoint(context: &Context, address: SocketAddr) -> Endpoint {
     }
 }
 
-/// Returns the peer's address. If the context is for a single peer, fails unless the addresses of
-/// both sides have the same family.
+/// Returns the peer's address. If the context is for a single peer, both sides must have addresses
+/// of the same family; otherwise the call fails.
 pub(super) fn peers_address(context: &Context, peer: &Endpoint) -> Result<SocketAddr> {
     let told = peer.ip.map(|ip| SocketAddr::new(ip, 0));
     let mut address = told
@@ -71,7 +71,8 @@ pub(super) fn peers_address(context: &Context, peer: &Endpoint) -> Result<Socket
     Ok(address)
 }
 
-/// The address and the interface of a socket that will be connected through a named interface.
+/// The local address and the interface for a socket that will be connected through a named
+/// interface.
 #[derive(Clone, Debug)]
 pub(super) struct Departure {
     from: IpAddr,
@@ -81,8 +82,8 @@ pub(super) struct Departure {
 }
 
 impl Departure {
-    /// Returns the departure for a socket that will be connected to `to`: interface `name`, and the
-    /// interface's address of the same family as `to`.
+    /// Returns the departure for a socket that will be connected to `to`. The departure consists of
+    /// interface `name` and of its address that has the same family as `to`.
     pub(super) fn towards(name: &str, to: IpAddr) -> Result<Self> {
         let ips = interface_ips(name)?;
         let from = ips.into_iter().find(|ip| ip.is_ipv6() == to.is_ipv6());
@@ -111,8 +112,9 @@ impl Departure {
     /// Binds `socket`, which will be connected, to the address and the interface.
     pub(super) fn bind(&self, socket: &impl AsFd) -> Result<()> {
         self.bind_device(socket)?;
-        // With this option, the kernel chooses the port only when the peer is known, so that
-        // connections may share a port. Without it, each connection would take a port of its own.
+        // With this option, the kernel chooses the port only when the socket connects, so that
+        // connections to different peers may share a port. Without the option, each connection
+        // would take a port of its own.
         setsockopt(socket, BindAddressNoPort, &1).context("IP_BIND_ADDRESS_NO_PORT")?;
         SockRef::from(socket)
             .bind(&SocketAddr::new(self.from, 0).into())

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! The kind of a transport: its name, and its abilities.
+//! The description of a transport: its name, and what it can do.
 
 use anyhow::Result;
 
@@ -26,8 +26,8 @@ pub struct Kind {
     pub records: bool,
     /// Whether one thread can drive both ends, because both can send and receive without waiting.
     pub polled: bool,
-    /// How patterns with many connections open them; `None` if those patterns cannot use the
-    /// transport.
+    /// How patterns with many connections open connections of this kind; `None` if such patterns
+    /// cannot use the transport.
     pub streams: Option<&'static dyn StreamKind>,
     /// Whether the transport's congestion control can be chosen.
     pub congestion: bool,

@@ -26,7 +26,7 @@ pub const KINDS: &[Kind] = &[
     mpi::KIND,
 ];
 
-/// Returns the transports of `-m all`. They are all kinds, but without `mpi` unless `mpirun` has
+/// Returns the transports of `-m all`: all kinds. The kind `mpi` is included only if `mpirun` has
 /// started this process.
 pub fn all() -> Vec<&'static Kind> {
     let suits = |kind: &&Kind| kind.name != mpi::KIND.name || mpi::is_started();
@@ -37,7 +37,7 @@ pub fn all() -> Vec<&'static Kind> {
 ///
 /// # Errors
 ///
-/// No kind has that name.
+/// Fails if no kind has that name.
 pub fn find(name: &str) -> Result<&'static Kind> {
     KINDS.iter().find(|kind| kind.name == name).ok_or_else(|| {
         let all = names(|_| true);
@@ -64,7 +64,7 @@ pub fn stream_names() -> String {
 ///
 /// # Errors
 ///
-/// These patterns cannot use `kind`.
+/// Fails if these patterns cannot use `kind`.
 pub fn stream_kind(kind: &Kind) -> Result<&'static dyn StreamKind> {
     kind.streams.with_context(|| {
         format!(
@@ -79,7 +79,8 @@ pub fn stream_kind(kind: &Kind) -> Result<&'static dyn StreamKind> {
 ///
 /// # Errors
 ///
-/// There is such an option; the text lists the transports that take it.
+/// Fails if there is such an option. The error text then lists the transports to which the option
+/// applies.
 pub fn check(options: &SocketOptions, kinds: &[&Kind]) -> Result<()> {
     for (name, takes) in options.given() {
         if let Some(kind) = kinds.iter().find(|kind| !takes(&kind.takes)) {

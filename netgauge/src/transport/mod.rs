@@ -70,8 +70,8 @@ pub trait Transport: AsFd {
     ///
     /// # Errors
     ///
-    /// The socket's error. A timeout ([`is_timeout`](crate::host::is_timeout)) of a datagram
-    /// transport means that there was not enough room in time.
+    /// Fails with the socket's error. For a datagram transport, a timeout
+    /// ([`is_timeout`](crate::host::is_timeout)) means that there was not enough room in time.
     fn send(&mut self, message: &[u8]) -> io::Result<()>;
 
     /// Sends one message as a record (`MSG_EOR`), so that its last packet has no data of the next
@@ -79,7 +79,7 @@ pub trait Transport: AsFd {
     ///
     /// # Errors
     ///
-    /// The errors of [`send`](Self::send), or the transport does not support records.
+    /// Fails like [`send`](Self::send). Also fails if the transport does not support records.
     fn send_record(&mut self, message: &[u8]) -> io::Result<()> {
         match self.max_datagram() {
             Some(_) => self.send(message),
@@ -91,8 +91,8 @@ pub trait Transport: AsFd {
     ///
     /// # Errors
     ///
-    /// The socket's error. A timeout ([`is_timeout`](crate::host::is_timeout)) of a datagram
-    /// transport means that a datagram was lost.
+    /// Fails with the socket's error. For a datagram transport, a timeout
+    /// ([`is_timeout`](crate::host::is_timeout)) means that a datagram was lost.
     fn recv(&mut self, message: &mut [u8]) -> io::Result<()>;
 
     /// Sends, without waiting, as much of `rest` as the socket takes: one datagram, or some bytes
@@ -101,7 +101,7 @@ pub trait Transport: AsFd {
     ///
     /// # Errors
     ///
-    /// The socket's error; `WouldBlock` if there is no room.
+    /// Fails with the socket's error, which is `WouldBlock` if there is no room.
     fn try_send(&mut self, _rest: &[u8]) -> io::Result<usize> {
         Err(io::ErrorKind::Unsupported.into())
     }
@@ -111,7 +111,8 @@ pub trait Transport: AsFd {
     ///
     /// # Errors
     ///
-    /// The socket's error; `WouldBlock` if nothing has arrived; `UnexpectedEof` at a stream's end.
+    /// Fails with the socket's error. The error is `WouldBlock` if nothing has arrived, and
+    /// `UnexpectedEof` if the stream has ended.
     fn try_recv(&mut self, _buffer: &mut [u8]) -> io::Result<usize> {
         Err(io::ErrorKind::Unsupported.into())
     }
@@ -126,7 +127,7 @@ pub trait Transport: AsFd {
     ///
     /// # Errors
     ///
-    /// The socket's error.
+    /// Fails with the socket's error.
     fn packets(&self) -> io::Result<Option<Packets>> {
         Ok(None)
     }
@@ -136,7 +137,7 @@ pub trait Transport: AsFd {
     ///
     /// # Errors
     ///
-    /// The socket's error.
+    /// Fails with the socket's error.
     fn discard_pending(&mut self) -> io::Result<()> {
         Ok(())
     }
@@ -180,7 +181,7 @@ impl Prepared {
     ///
     /// # Errors
     ///
-    /// The socket's error, or the peer did not connect in time.
+    /// Fails with the socket's error, or if the peer did not connect in time.
     pub fn open(self, peer: &Endpoint) -> Result<Box<dyn Transport>> {
         (self.open)(peer)
     }
@@ -191,7 +192,7 @@ impl Prepared {
 ///
 /// # Errors
 ///
-/// The errors of [`Prepared::open`].
+/// Fails like [`Prepared::open`].
 pub fn open(
     prepared: Prepared,
     peer: &Endpoint,
@@ -255,7 +256,8 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// The interface is absent or not Ethernet, or neither a name nor an address is known.
+    /// Fails if the interface does not exist or is not Ethernet. Also fails if neither its name nor
+    /// its address is known.
     pub fn ethernet(&self) -> Result<Interface> {
         match (&self.interface, self.local) {
             (Some(name), _) => Interface::by_name(name),

@@ -33,7 +33,7 @@ pub(super) const KIND: Kind = Kind {
 /// unchanged since Open MPI 1.7.
 const LIBRARY: &str = "libmpi.so.40";
 
-/// The remedy: how to start two ranks.
+/// A hint for error messages: how to start the two ranks.
 const REMEDY: &str = "start both ends by one mpirun, the server with --once: mpirun --host A,B -n 2 sh -c \
      '[ $OMPI_COMM_WORLD_RANK = 1 ] || exec netgauge --server --once; exec netgauge -m mpi --connect A'";
 
@@ -96,13 +96,13 @@ struct Calls {
 }
 
 thread_local! {
-    /// The library, once this process has joined the job. The process leaves the job ([`leave`])
-    /// before the process ends, and cannot join again.
+    /// The library's calls, once this process has joined the job. The process leaves the job
+    /// ([`leave`]) before it ends, and cannot join again.
     static JOINED: OnceCell<Rc<Calls>> = const { OnceCell::new() };
 }
 
 /// Leaves the job, if this thread has joined it, and waits until the other rank leaves. If a
-/// process ends without this call, `mpirun` ends the whole job, as it should after a failure.
+/// process ends without this call, `mpirun` ends the whole job, which is right after a failure.
 pub fn leave() {
     JOINED.with(|joined| {
         if let Some(calls) = joined.get() {
@@ -113,7 +113,7 @@ pub fn leave() {
     });
 }
 
-/// Joins the job, and waits until the other rank joins.
+/// Joins the job, if this thread has not done so yet, and waits until the other rank joins.
 fn join() -> Result<Rc<Calls>> {
     JOINED.with(|joined| {
         if let Some(calls) = joined.get() {
@@ -204,12 +204,12 @@ fn waiting(here: RankOf) -> Result<Prepared> {
     }))
 }
 
-/// Messages to and from the other rank. The buffer of a receiving call has the length of one
-/// message, or of several messages.
+/// The end of a pair of ranks, which sends messages to the other rank and receives from it. The
+/// buffer of a receiving call has the length of one message, or of several messages.
 struct Mpi {
     calls: Rc<Calls>,
     peer: c_int,
-    /// An unused socket: `Transport` requires a descriptor, and MPI has none.
+    /// A socket that carries no data. `Transport` requires a descriptor, and MPI has none.
     socket: UnixStream,
 }
 

@@ -89,7 +89,7 @@ pub enum Calls {
 ///
 /// # Errors
 ///
-/// The error of `setsockopt(2)`.
+/// Fails with the error of `setsockopt(2)`.
 pub(super) fn limit_calls(socket: &impl AsFd, most: Option<Duration>) -> io::Result<()> {
     let socket = SockRef::from(socket);
     socket.set_read_timeout(most)?;
@@ -115,7 +115,7 @@ pub struct Takes {
 }
 
 impl Takes {
-    /// The value for sockets that take none of the four options.
+    /// The value for sockets to which none of the four options applies.
     pub(super) const NOTHING: Self = Self {
         nodelay: None,
         busy_poll: false,
@@ -141,8 +141,8 @@ impl SocketOptions {
         *self == Self::default()
     }
 
-    /// Returns the given options: the name of each, with a function that returns whether the option
-    /// applies to a transport.
+    /// Returns the given options. Each has two values: its name, and a function that returns
+    /// whether the option applies to a transport.
     pub(super) fn given(&self) -> impl Iterator<Item = (&'static str, Taken)> {
         let all: [(bool, &str, Taken); 6] = [
             (self.nodelay.is_some(), "--nodelay", |t| t.nodelay.is_some()),
@@ -161,7 +161,7 @@ impl SocketOptions {
             .map(|(_, name, takes)| (name, takes))
     }
 
-    /// Returns the given options, without the ones that do not apply to a transport with `takes`.
+    /// Returns the given options, without the ones that `takes` excludes for a transport.
     pub(super) fn taken_by(&self, takes: Takes) -> Self {
         Self {
             nodelay: self.nodelay.filter(|_| takes.nodelay.is_some()),
@@ -193,7 +193,7 @@ impl SocketOptions {
     ///
     /// # Errors
     ///
-    /// The errors of [`limit_calls`].
+    /// Fails like [`limit_calls`].
     pub(super) fn unlimit(&self, socket: &impl AsFd) -> io::Result<()> {
         if self.no_timeouts {
             limit_calls(socket, None)?;
@@ -206,7 +206,7 @@ impl SocketOptions {
     ///
     /// # Errors
     ///
-    /// The kernel refuses an option.
+    /// Fails if the kernel refuses an option.
     pub(super) fn apply(&self, socket: &impl AsFd) -> Result<()> {
         let options = SockRef::from(socket);
         // Only root may exceed the system's limits on buffers.
@@ -236,8 +236,8 @@ impl SocketOptions {
     }
 }
 
-/// Checks that the kernel grants the size `asked`. The kernel doubles a granted size to include its
-/// overhead, and reports the doubled size.
+/// Checks that the kernel has granted the size `asked`. The kernel doubles the size to make room
+/// for its own overhead, so `reported` is the doubled size.
 fn ensure_granted(option: &str, asked: u32, reported: usize, limit: &str) -> Result<()> {
     ensure!(
         reported / 2 >= asked as usize,

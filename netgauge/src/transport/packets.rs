@@ -28,7 +28,7 @@ impl Packets {
     }
 }
 
-/// The beginning of `struct tcp_info` (`linux/tcp.h`), with the fields that are used.
+/// The beginning of `struct tcp_info` (`linux/tcp.h`), up to the last field that is used.
 #[repr(C)]
 #[derive(Default)]
 struct TcpInfo {

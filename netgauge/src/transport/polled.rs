@@ -75,7 +75,8 @@ pub(super) fn wait(fd: &impl AsFd, events: PollFlags, timeout: Duration) -> io::
     let mut fds = [PollFd::new(fd.as_fd(), events)];
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
-        // Rounded up, because a wait that ends before the deadline would be repeated at once.
+        // The time is rounded up, because a wait that ends before the deadline would be repeated at
+        // once.
         let milliseconds = left.as_nanos().div_ceil(1_000_000);
         let left = PollTimeout::try_from(milliseconds).unwrap_or(PollTimeout::MAX);
         match poll(&mut fds, left) {
@@ -169,7 +170,7 @@ mod tests {
         let mut calls = 0;
         let call = || -> io::Result<()> {
             calls += 1;
-            // With a time limit, there are far fewer calls than this.
+            // If the time limit ends the calls, there are far fewer of them than this.
             assert!(calls < 10_000_000, "it goes on for ever");
             Err(io::ErrorKind::WouldBlock.into())
         };

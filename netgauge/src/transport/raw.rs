@@ -26,8 +26,8 @@ pub(super) const KIND: Kind = Kind {
 
 fn prepare(context: &Context) -> Result<Prepared> {
     let interface = context.ethernet()?;
-    // Protocol 0 receives nothing until bind sets the type, so no frame of another interface is
-    // queued.
+    // The socket is opened with protocol 0, so it receives nothing until bind sets the Ethernet
+    // type. Otherwise frames of other interfaces would be queued until then.
     let socket = Socket::new(Domain::PACKET, Type::DGRAM, Some(Protocol::from(0)))
         .map_err(explain_permission)?;
     let any = link_address(context.ethertype, interface.index, MacAddr::UNSPECIFIED);

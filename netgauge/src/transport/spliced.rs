@@ -54,7 +54,7 @@ struct Spliced<S> {
 struct Pipe {
     out: File,
     into: File,
-    /// Number of bytes that the pipe can hold.
+    /// The number of bytes that fit into the pipe.
     size: usize,
 }
 
@@ -82,7 +82,8 @@ struct Piped {
 }
 
 impl Piped {
-    /// Replaces the pipe by a new one with `message`. The first byte of `message` is `first`.
+    /// Replaces the pipe with a new one that contains `message`. `first` is the first byte of
+    /// `message`.
     fn fill(&mut self, message: &[u8], first: u8) -> Result<()> {
         self.pipe = Pipe::new()?;
         self.pipe.into.write_all(message)?;
@@ -111,15 +112,16 @@ impl<S: AsFd> Spliced<S> {
         })
     }
 
-    /// Moves `left` bytes from the second pipe into the socket; `more` says whether further bytes
-    /// of the message follow.
+    /// Moves `left` bytes from the second pipe into the socket. `more` says whether further bytes
+    /// of the message will follow.
     fn drain(&self, mut left: usize, more: bool) -> io::Result<()> {
         let flags = if more {
             SpliceFFlags::SPLICE_F_MORE
         } else {
             SpliceFFlags::empty()
         };
-        // A blocking call that has reached the socket's time limit does not wait again in poll(2).
+        // The socket is blocking, so the call has already waited for the socket's time limit. It
+        // does not wait again in poll(2).
         let waits = if self.waits.polls_to_send {
             self.waits
         } else {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! How connections of a stream transport are opened: one for a pair, and many for patterns of more
-//! than two participants.
+//! How the connections of a stream transport are opened. Most patterns between two hosts use one
+//! connection. Pattern setup, and the patterns between more than two hosts, open many.
 
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -29,7 +29,7 @@ pub(super) trait Protocol: Sync + fmt::Debug + 'static {
     /// fails before the peer is involved.
     fn caller(context: &Context) -> Result<Endpoint>;
 
-    /// Checks that the peer, which only connects, can reach this socket.
+    /// Checks that this socket is reachable for the peer, which only connects.
     fn check_caller(_listener: &Self::Listener, _caller: &Endpoint) -> Result<()> {
         Ok(())
     }
@@ -73,15 +73,15 @@ pub trait StreamKind: Sync + fmt::Debug {
     ///
     /// # Errors
     ///
-    /// The socket's error.
+    /// Fails with the socket's error.
     fn listen(&self, context: &Context) -> Result<StreamListener>;
 
     /// Resolves the address of a listening socket, and returns a function that connects to it. The
-    /// function is timed, and has nothing left to look up.
+    /// function has nothing left to look up, because its calls are timed.
     ///
     /// # Errors
     ///
-    /// The socket's error.
+    /// Fails with the socket's error.
     fn way_to(&self, context: &Context, server: &Endpoint) -> Result<Connect>;
 }
 
@@ -109,7 +109,7 @@ pub trait StreamSocket: Read + Write + AsFd + Send {
     ///
     /// # Errors
     ///
-    /// The error of `fcntl(2)`.
+    /// Fails with the error of `fcntl(2)`.
     fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
         SockRef::from(&self.as_fd()).set_nonblocking(nonblocking)
     }
@@ -153,7 +153,7 @@ impl StreamListener {
     ///
     /// # Errors
     ///
-    /// The error of `accept(2)`.
+    /// Fails with the error of `accept(2)`.
     pub fn accept(&self) -> Result<Box<dyn StreamSocket>> {
         self.listening.accept()
     }

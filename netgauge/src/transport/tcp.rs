@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! TCP, which sends every write at once (`TCP_NODELAY`) by default.
+//! The transport over TCP. By default, it sends every write at once (`TCP_NODELAY`).
 
 use std::io;
 use std::net::{SocketAddr, TcpStream};

@@ -21,7 +21,7 @@ use super::Context;
 use crate::wire::{Endpoint, Place, SocketId};
 
 pub(super) const KIND: Kind = Kind {
-    // Senders are limited by the receiver's window and by the link, not by SO_SNDBUF.
+    // `SO_SNDBUF` does not limit senders. The receiver's window and the link limit them.
     takes: Takes {
         nodelay: Some("TIPC_NODELAY"),
         receive_buffer: true,
@@ -117,8 +117,8 @@ impl Protocol for Tipc {
 
     fn way_to(context: &Context, server: &Endpoint) -> Result<Way<Socket>> {
         let context = context.clone();
-        // A separate socket is enough for this check, because all sockets of a node are reachable
-        // in the same way.
+        // The check uses a socket of its own. That is enough, because all sockets of a node are
+        // reachable in the same way.
         let theirs = reach(&make(&context)?, server)?;
         Ok(Box::new(move || {
             let socket = make(&context)?;
@@ -161,7 +161,7 @@ fn set_nodelay(socket: Socket, context: &Context) -> Result<Socket> {
     Ok(socket)
 }
 
-/// The remedy for a namespace without a bearer, for error messages.
+/// A hint for error messages: what to do if a namespace has no bearer.
 const BEARER: &str = "`tipc bearer enable media eth device eth0`, with its Ethernet interface, \
                       makes TIPC use a network";
 

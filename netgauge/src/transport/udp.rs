@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! UDP.
+//! The transport over UDP.
 
 use std::io;
 use std::net::UdpSocket;
@@ -18,8 +18,8 @@ pub(super) const KIND: Kind = Kind {
     ..Kind::new("udp", "UDP over IP", prepare)
 };
 
-/// Largest payload of a UDP datagram over IPv4, bytes. The limit over IPv6 is higher, because it
-/// does not count the IP header.
+/// The largest payload of a UDP datagram over IPv4, bytes. The limit over IPv6 is higher, because
+/// the IPv6 header does not count towards it.
 const MAX_PAYLOAD: usize = 65_507;
 const UDP_HEADER: usize = 8;
 const IPV4_HEADER: usize = 20;
@@ -46,8 +46,8 @@ fn prepare(context: &Context) -> Result<Prepared> {
 
 impl DatagramSocket for UdpSocket {}
 
-/// Returns the bytes of the largest datagram that IP does not fragment on the way to the peer, by
-/// the kernel's path MTU (`IP_MTU`, `ip(7)`).
+/// Returns the payload size of the largest datagram that IP sends to the peer without fragmenting
+/// it. The size results from the kernel's path MTU (`IP_MTU`, `ip(7)`).
 fn max_payload(socket: &UdpSocket, is_ipv6: bool) -> io::Result<usize> {
     let (mtu, ip_header) = match is_ipv6 {
         true => (getsockopt(socket, Ipv6Mtu)?, IPV6_HEADER),

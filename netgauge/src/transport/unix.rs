@@ -22,7 +22,7 @@ use super::{remedied, Context};
 use crate::wire::{Endpoint, Place};
 
 pub(super) const KIND: Kind = Kind {
-    // Only the sender's own send buffer limits the bytes that the receiver has not read.
+    // The sender's own send buffer is the only limit for bytes that the receiver has not read.
     takes: Takes {
         send_buffer: true,
         ..Takes::NOTHING
@@ -85,8 +85,8 @@ impl Protocol for Unix {
 
 impl Meeting {
     fn new() -> Result<Self> {
-        // Every process on the host may connect, as to a TCP port, because the ends may belong to
-        // different users.
+        // Every process on the host may connect, as to a TCP port. This is needed because the two
+        // ends may belong to different users.
         let directory = tempfile::Builder::new()
             .prefix("netgauge-")
             .permissions(Permissions::from_mode(0o711))

@@ -30,7 +30,7 @@ use super::tcp::{self, Tcp};
 use super::{Context, Transport};
 
 pub(super) const TCP: Kind = tcp::kind("tcp-zerocopy", "TCP over IP, MSG_ZEROCOPY", |context| {
-    // Tries the option before connecting, so that a failure does not involve the peer.
+    // The option is tried before this side connects, so that a failure does not involve the peer.
     enable(&Socket::new(Domain::IPV4, Type::STREAM, None)?)?;
     pair::<Tcp>(context, |stream, context| {
         enable(&stream)?;
@@ -62,8 +62,8 @@ const ORIGIN_ZEROCOPY: u8 = 5;
 /// `SO_EE_CODE_ZEROCOPY_COPIED` of `linux/errqueue.h`: the kernel made a copy.
 const CODE_COPIED: u8 = 1;
 
-/// The number of sends without a completion after which a sender looks for completions. Each
-/// pending send uses memory of the socket's `net.core.optmem_max`.
+/// If this many sends are not completed, the sender looks for completions. Each pending send uses
+/// memory of the socket, which `net.core.optmem_max` limits.
 const MANY: u32 = 64;
 
 /// Room for one control message of the error queue: an error and an IPv6 address.
@@ -116,7 +116,8 @@ impl<S: AsFd> ZeroCopyStream<S> {
                 Err(error)
                     if error.kind() == io::ErrorKind::WouldBlock && self.waits.polls_to_send =>
                 {
-                    // Taken first, because queued completions would end each wait for room at once.
+                    // The completions are taken before the wait, because queued completions would
+                    // end each wait for room at once.
                     self.take_completions()?;
                     let now = Instant::now();
                     let left = deadline
@@ -126,8 +127,8 @@ impl<S: AsFd> ZeroCopyStream<S> {
                         return Err(error);
                     }
                 }
-                // There is no room for a further completion, or the limit of pinned memory is
-                // reached. Completions of earlier sends make room.
+                // The socket's memory has no room for a further completion, or the limit of pinned
+                // memory is reached. In both cases, completions of earlier sends make room.
                 Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) && self.pending > 0 => {
                     self.await_completion()?;
                 }
@@ -199,8 +200,8 @@ impl<S: AsFd> ZeroCopyStream<S> {
                 size_of::<libc::sockaddr>() as libc::socklen_t,
             )
         };
-        // Ignored because this fails only if the connection has ended, and then nothing is left to
-        // send.
+        // The error is ignored, because this call fails only if the connection has ended. In that
+        // case nothing is left to send.
         let _ = SockRef::from(&self.stream.as_fd()).connect(&nobody);
         self.pending = 0;
     }
@@ -379,7 +380,8 @@ mod tests {
                 }
             });
             assert!(transport.completed.sends >= 5);
-            // A receiver on loopback may keep the pages for ever, so the kernel copies them.
+            // A receiver on loopback may keep the pages for any length of time, so the kernel
+            // copies them.
             let remark = transport.remark().unwrap();
             assert!(remark.contains("all the same"), "{remark}");
         }
