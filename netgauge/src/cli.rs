@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! The command line.
+//! The command line of netgauge, and the options that its parser returns.
 
 use std::env;
 use std::ffi::OsString;
@@ -29,7 +29,7 @@ pub(crate) const DEFAULT_WARMUP: u32 = 10;
 /// The heading of this file's options in the help; other headings are in [`crate::measuring`].
 const SIDES: &str = "Two sides";
 
-/// The options with which this netgauge becomes the measuring side.
+/// The options that make this netgauge the measuring side, instead of a server.
 const MEASURING_SIDES: [&str; 4] = ["connect", "peers", "hostfile", "netns"];
 
 const USAGE: &str = include_str!("help/usage.txt");
@@ -111,8 +111,8 @@ const INTERNAL_SIDE: &str = "|--participant[=<NETNS>]";
 /// Options that netgauge passes to its own processes. They are not for users.
 const INTERNAL: [&str; 2] = ["--participant", "--stdio"];
 
-/// Removes internal options from an error: from the list of missing sides, and from suggestions for
-/// a mistyped option.
+/// Removes internal options from an error. Such options may be in two places: the list of missing
+/// options, and the suggestion for a mistyped option.
 fn without_internal(mut error: clap::Error) -> clap::Error {
     if let Some(ContextValue::Strings(missing)) = error.get(ContextKind::InvalidArg) {
         let named = missing
@@ -140,7 +140,7 @@ impl Cli {
     ///
     /// # Errors
     ///
-    /// The line is wrong, or asks for help.
+    /// Fails if the line is wrong, or if it asks for help.
     pub fn parse_line(line: Vec<OsString>) -> Result<Self, clap::Error> {
         let Some(pattern) = pattern_command::named(&line) else {
             return Self::try_parse_from(line);
@@ -150,7 +150,7 @@ impl Cli {
         Self::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
     }
 
-    /// Returns the server's options.
+    /// Returns the options of this command line that a server needs.
     pub fn server_options(&self) -> ServerOptions {
         ServerOptions {
             interface: self.interface.clone(),
@@ -163,7 +163,7 @@ impl Cli {
     ///
     /// # Errors
     ///
-    /// A pattern is unknown.
+    /// Fails if a pattern is unknown.
     pub fn patterns(&self) -> Result<Vec<&'static Pattern>> {
         if self.pattern == "all" {
             return Ok(registry::pair_patterns().collect());
@@ -181,7 +181,7 @@ impl Cli {
     ///
     /// # Errors
     ///
-    /// An option is given that a server does not have.
+    /// Fails if an option is given that a server does not have.
     pub fn check_server(&self) -> Result<()> {
         ensure!(
             self.measuring.sockets.is_default(),
@@ -191,11 +191,11 @@ impl Cli {
             .refuse("is the coordinator's to say, not a server's")
     }
 
-    /// Returns the coordinator's options.
+    /// Returns the options of this command line that a coordinator needs.
     ///
     /// # Errors
     ///
-    /// Fails if the command line has an option that only two-host patterns accept.
+    /// Fails if an option of patterns between two hosts is given.
     pub fn coordinator_options(&self) -> Result<Options> {
         self.pattern_args.refuse()?;
         Ok(Options {
@@ -208,11 +208,11 @@ impl Cli {
         })
     }
 
-    /// Returns the client's options, for the server on `host`.
+    /// Returns the options of this command line that a client of the server on `host` needs.
     ///
     /// # Errors
     ///
-    /// An unknown transport or pattern, or options that do not go together.
+    /// Fails if a transport or a pattern is unknown, or if the options conflict.
     pub fn client_options(&self, host: &str) -> Result<ClientOptions> {
         self.group
             .refuse("is for patterns of many participants: choose one with -x, or leave it out")?;
@@ -230,7 +230,7 @@ impl Cli {
         }
         if self.measuring.mode != "all" && self.pattern != "all" {
             // With `-m all` or `-x all`, the run leaves out a transport that does not suit a
-            // pattern. The report has the reason.
+            // pattern. The report then gives the reason.
             for pattern in &patterns {
                 for kind in &transports {
                     pattern.pair()?.suits(kind)?;

@@ -34,7 +34,7 @@ impl Command {
     ///
     /// # Errors
     ///
-    /// The subcommand's error.
+    /// Fails with the subcommand's error.
     pub fn run(&self, whole: clap::Command) -> Result<ExitCode> {
         match self {
             #[cfg(feature = "pictures")]

@@ -24,19 +24,20 @@ pub struct CompletionsArgs {
 }
 
 impl CompletionsArgs {
-    /// Prints the completions of `whole`.
+    /// Prints the completions of `whole`, the definition of the command line.
     ///
     /// # Errors
     ///
-    /// The writer's error.
+    /// Fails with the writer's error.
     pub fn run(&self, whole: Command) -> Result<ExitCode> {
-        // Generated into memory before printing, because the generator panics if it cannot write.
+        // The completions are generated into memory and then printed, because the generator panics
+        // if it cannot write.
         let mut out = io::stdout().lock();
         match out
             .write_all(&script(self.shell, whole))
             .and_then(|()| out.flush())
         {
-            // A reader such as `head` may close the pipe early.
+            // A reader such as `head` may close the pipe early, which is not an error.
             Err(error) if error.kind() != ErrorKind::BrokenPipe => {
                 Err(error).context("writing the completions")
             }
@@ -51,7 +52,8 @@ fn script(shell: Shell, whole: Command) -> Vec<u8> {
     script
 }
 
-/// Returns the command line without its hidden options, which the generators would offer otherwise.
+/// Returns the definition of the command line without hidden options. The generators would
+/// otherwise offer these options to users.
 fn without_internal(whole: &Command) -> Command {
     let options = whole.get_arguments().filter(|option| !option.is_hide_set());
     Command::new(PROGRAM)

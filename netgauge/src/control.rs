@@ -50,7 +50,7 @@ use crate::wire::Endpoint;
 /// Version of the messages below; both sides need the same version.
 pub const VERSION: u32 = 8;
 
-/// The time without a packet after which the peer's host counts as dead.
+/// If no packet arrives from the peer's host for this time, the host counts as dead.
 const HOST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The time between two attempts to reach a server that is not up yet.
@@ -64,7 +64,8 @@ const LINE_LIMIT: u64 = 64 * 1024;
 pub struct Step {
     /// The size of a message, or in a bulk transfer the size of the whole stream, in bytes.
     pub size: u64,
-    /// In a bulk transfer, the bytes of a message. In logp, the number of messages of a train.
+    /// In a bulk transfer, the number of bytes in a message. In pattern logp, the number of
+    /// messages in a train.
     pub chunk: u32,
     /// Number of messages or transfers, not counting repetitions after a loss.
     pub rounds: u32,
@@ -139,7 +140,7 @@ pub enum Message {
 pub struct PeerGone {
     /// The peer's name.
     pub peer: String,
-    /// The sign that the peer is gone, for the user.
+    /// The reason why the peer counts as gone, as text for the user.
     pub reason: String,
 }
 
@@ -149,7 +150,7 @@ pub struct PeerGone {
 #[derive(Debug)]
 pub struct Control {
     input: BufReader<File>,
-    /// The descriptor to write to: the same socket as `input`, or the second pipe.
+    /// The descriptor to write to. It is the same socket as `input`, or the second of two pipes.
     output: File,
     is_socket: bool,
     name: String,
@@ -165,7 +166,7 @@ impl Control {
     ///
     /// # Errors
     ///
-    /// The connection has ended already, or an option cannot be set.
+    /// Fails if the connection has ended already, or if a socket option cannot be set.
     pub fn new(stream: TcpStream, answer_timeout: Option<Duration>) -> Result<Self> {
         let (local, peer) = (
             canonical(stream.local_addr()?),
@@ -192,7 +193,7 @@ impl Control {
     ///
     /// # Errors
     ///
-    /// An option cannot be set.
+    /// Fails if a socket option cannot be set.
     pub fn local_pair(
         stream: UnixStream,
         name: &str,
@@ -251,7 +252,7 @@ impl Control {
     ///
     /// # Errors
     ///
-    /// The peer is gone.
+    /// Fails if the peer is gone.
     pub fn hello(&mut self) -> Result<()> {
         self.send(&Message::Hello {
             version: VERSION,
@@ -263,7 +264,7 @@ impl Control {
     ///
     /// # Errors
     ///
-    /// The peer is gone or speaks another version of the control protocol.
+    /// Fails if the peer is gone, or if it speaks another version of the control protocol.
     pub fn greeted(&mut self) -> Result<()> {
         match self.answer()? {
             Message::Hello {
@@ -289,7 +290,7 @@ impl Control {
     ///
     /// # Errors
     ///
-    /// The connection is local to a host, and has no addresses.
+    /// Fails if the connection is local to a host, because it then has no addresses.
     pub fn addresses(&self) -> Result<(SocketAddr, SocketAddr)> {
         let addresses = self.addresses;
         addresses.context("the control connection has no addresses to go by")
@@ -299,7 +300,7 @@ impl Control {
     ///
     /// # Errors
     ///
-    /// The option cannot be set.
+    /// Fails if the socket option cannot be set.
     pub fn set_answer_timeout(&self, timeout: Option<Duration>) -> Result<()> {
         // A read from a pipe needs no limit, because it ends when ssh ends.
         if self.is_socket {
@@ -321,7 +322,7 @@ impl Control {
     ///
     /// # Errors
     ///
-    /// [`PeerGone`].
+    /// Fails with [`PeerGone`] if the peer is gone.
     pub fn send(&mut self, message: &Message) -> Result<()> {
         let mut line = serde_json::to_vec(message)?;
         line.push(b'\n');
@@ -335,7 +336,7 @@ impl Control {
     ///
     /// # Errors
     ///
-    /// [`PeerGone`], or the line is not a message.
+    /// Fails with [`PeerGone`] if the peer is gone. Also fails if the line is not a message.
     pub fn receive_or_end(&mut self) -> Result<Option<Message>> {
         let mut line = Vec::new();
         let read = (&mut self.input)
@@ -357,8 +358,8 @@ impl Control {
     ///
     /// # Errors
     ///
-    /// The line is not a message, or [`PeerGone`], which is also the error if the peer has ended
-    /// the connection between two messages.
+    /// Fails if the line is not a message. Fails with [`PeerGone`] if the peer is gone, or if it
+    /// has ended the connection between two messages.
     pub fn receive(&mut self) -> Result<Message> {
         match self.receive_or_end()? {
             Some(message) => Ok(message),
@@ -366,11 +367,11 @@ impl Control {
         }
     }
 
-    /// Waits for one answer that is not `Failed`.
+    /// Waits for one answer. The answer `Failed` becomes an error.
     ///
     /// # Errors
     ///
-    /// The errors of [`receive`](Self::receive), or the text of `Failed`.
+    /// Fails like [`receive`](Self::receive), or with the text of `Failed`.
     pub fn answer(&mut self) -> Result<Message> {
         match self.receive()? {
             Message::Failed(text) => bail!("peer {}: {text}", self.host()),
@@ -382,7 +383,7 @@ impl Control {
     ///
     /// # Errors
     ///
-    /// The error of `poll(2)`.
+    /// Fails with the error of `poll(2)`.
     pub fn is_ready(&self, timeout: Duration) -> io::Result<bool> {
         if self.has_read_ahead() {
             return Ok(true);
@@ -425,7 +426,8 @@ as_fd!([] Control, input.get_ref());
 ///
 /// # Errors
 ///
-/// There is no server, it serves another client, or it has another version of the control protocol.
+/// Fails if there is no server, if it serves another client, or if it has another version of the
+/// control protocol.
 pub fn reach(host: &str, port: u16, wait: Duration, give_up: Duration) -> Result<Control> {
     let deadline = Instant::now() + wait;
     let stream = loop {

@@ -60,7 +60,7 @@ impl LabArgs {
     ///
     /// # Errors
     ///
-    /// This machine lacks something, or the pattern failed.
+    /// Fails if this machine does not meet the requirements, or if the pattern failed.
     pub fn run(&self) -> Result<ExitCode> {
         sockaddr_en::set_family(self.measuring.family);
         let options = self.options()?;
@@ -69,8 +69,8 @@ impl LabArgs {
         self.ensure_able()?;
         let mut signals = Signals::catch()?;
         let built = Temporary::up(&self.switch);
-        // Checked before `built`, because a signal also ends the programs that build the lab. Then
-        // the interruption is the better error to report.
+        // The signal is checked before `built`, because a signal also ends the programs that build
+        // the lab. In that case, the interruption is the better error to report.
         signals.check()?;
         let lab = built.context("the lab could not be built")?;
         if self.measuring.format == Format::Table {

@@ -33,7 +33,8 @@ const ALL: &str = "all";
 /// The smallest number that is an Ethernet type and not a length (`ETH_P_802_3_MIN`).
 const LEAST_ETHERTYPE: u16 = 0x0600;
 
-/// The highest number of sizes per doubling. With it, a range has every size below a kilobyte.
+/// The maximum number of sizes per doubling. With this number, a range has every size below a
+/// kilobyte.
 const MOST_GRADE: u32 = 1000;
 
 /// The headings of groups of options in the help.
@@ -117,7 +118,7 @@ impl Measuring {
     ///
     /// # Errors
     ///
-    /// A transport is unknown.
+    /// Fails if a transport is unknown.
     pub fn transports(&self) -> Result<Vec<&'static Kind>> {
         match &self.mode[..] {
             ALL => Ok(kinds::all()),

@@ -13,12 +13,12 @@ use crate::control::{Control, Message, PeerGone};
 use crate::netns::enter;
 use crate::server::{converse, ServerOptions};
 
-/// Runs a participant that a coordinator has started. The control connection is standard input, or
-/// standard input and output with `stdio`.
+/// Runs a participant that a coordinator has started. The control connection is standard input,
+/// which is a socket. With `stdio`, it is standard input and standard output.
 ///
 /// # Errors
 ///
-/// The control connection failed, or the coordinator does not follow the protocol.
+/// Fails if the control connection failed, or if the coordinator does not follow the protocol.
 pub fn participate(namespace: Option<&str>, stdio: bool, options: &ServerOptions) -> Result<()> {
     const PEER: &str = "coordinator";
     let stdin = io::stdin().as_fd().try_clone_to_owned()?;

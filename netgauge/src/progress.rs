@@ -12,12 +12,12 @@ pub trait Progress {
     fn begin(&self, _transport: &str, _pattern: &str) {}
     /// Reports that this many more sizes are done.
     fn advance(&self, _sizes: u64) {}
-    /// Passes on the report that would result if the run ended now. Patterns between two hosts call
-    /// this at the beginning of each run and after each size.
+    /// Receives the report that would result if the run ended now. Patterns between two hosts call
+    /// this function at the beginning of each run and after each size.
     fn measured(&self, _so_far: Report) {}
 }
 
-/// Ignores the progress.
+/// A receiver that ignores the progress.
 #[derive(Debug)]
 pub struct Quiet;
 

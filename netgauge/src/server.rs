@@ -36,7 +36,7 @@ pub struct ServerOptions {
 ///
 /// # Errors
 ///
-/// The port is taken or not allowed, or this host does not have the address.
+/// Fails if the port is taken or not allowed, or if this host does not have the address.
 pub fn listen(address: Option<IpAddr>, port: u16) -> Result<TcpListener> {
     let bind = |ip: IpAddr| TcpListener::bind(SocketAddr::new(ip, port));
     let listener = match address {
@@ -57,20 +57,22 @@ pub fn listen(address: Option<IpAddr>, port: u16) -> Result<TcpListener> {
     })
 }
 
-/// Serves clients, one after the other; with `once`, only the first client.
+/// Serves clients one after the other. With `once`, serves only the first client.
 ///
 /// # Errors
 ///
-/// The listening socket failed; with `once`, the error that ended the client's session early.
+/// Fails if the listening socket failed. With `once`, also fails if an error ended the client's
+/// session early.
 pub fn serve(listener: &TcpListener, options: &ServerOptions) -> Result<()> {
     loop {
         let stream = match listener.accept() {
             Ok((stream, _)) => stream,
-            // The client closed the connection while it was in the accept queue.
+            // The client has closed the connection while it was in the accept queue, so the server
+            // waits for the next.
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => continue,
             Err(error) => return Err(error).context("waiting for clients"),
         };
-        // Other clients wait while this one is connected, even before its greeting.
+        // Other clients have to wait from here on, even before this client has sent its greeting.
         let result = Control::new(stream, Some(options.give_up)).and_then(|control| {
             let peer = control.name().to_owned();
             eprintln!("netgauge: client {peer}");
@@ -88,7 +90,7 @@ pub fn serve(listener: &TcpListener, options: &ServerOptions) -> Result<()> {
 ///
 /// # Errors
 ///
-/// The error that ended the session early.
+/// Fails with the error that ended the session early.
 pub fn converse(control: Control, options: &ServerOptions) -> Result<()> {
     let context = Context {
         role: Role::Follower,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! SIGINT and SIGTERM as a descriptor to wait for, so that a run ends in order.
+//! SIGINT and SIGTERM, made readable from a descriptor, so that a run can wait for them and end in
+//! order.
 
 use std::io::{ErrorKind, Read};
 use std::os::unix::net::UnixStream;
@@ -33,7 +34,7 @@ impl Signals {
     ///
     /// # Errors
     ///
-    /// A system call failed.
+    /// Fails if a system call fails.
     pub fn catch() -> Result<Self> {
         let (reader, writer) = UnixStream::pair()?;
         reader.set_nonblocking(true)?;
@@ -54,7 +55,7 @@ impl Signals {
     ///
     /// # Errors
     ///
-    /// [`Interrupted`].
+    /// Fails with [`Interrupted`] if a signal has come since the last check.
     pub fn check(&mut self) -> Result<()> {
         let mut news = [0; 16];
         match self.reader.read(&mut news) {

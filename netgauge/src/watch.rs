@@ -22,11 +22,11 @@ use crate::signals::Signals;
 pub const INTERRUPTED: u8 = 130;
 
 /// Runs `measure`, which measures `sizes` sizes, and prints the report in `format`. Returns the
-/// exit status of the process, 1 if a transport has failed.
+/// exit status of the process, which is 1 if a transport has failed.
 ///
 /// # Errors
 ///
-/// A system call or `measure` failed, or the report cannot be written.
+/// Fails if a system call or `measure` fails, or if the report cannot be written.
 pub fn watched(
     sizes: usize,
     format: Format,
@@ -65,7 +65,7 @@ impl Watch {
     ///
     /// # Errors
     ///
-    /// A system call failed.
+    /// Fails if a system call fails.
     fn begin(sizes: u64, format: Format) -> Result<Arc<Self>> {
         let watch = Arc::new(Self {
             bar: Bar::new(sizes),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Errors of the command line that the parser does not find.
+//! Errors in the command line that the parser, clap, does not find.
 
 use thiserror::Error;
 

@@ -43,14 +43,14 @@ fn with_veth(test: impl FnOnce() + Send + 'static) {
         .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
 }
 
-/// Measures from the pair's end `left`, with the control connection on loopback; the server uses
-/// interface `there`.
+/// Measures from end `left` of the veth pair. The server uses interface `there`. The control
+/// connection is on loopback.
 fn measure_from(there: &str, options: &str) -> Report {
     let client = format!("--interface left {options}");
     measure_with(&format!("--interface {there}"), &client, &Quiet)
 }
 
-/// Measures between the pair's ends.
+/// Measures between the two ends of the veth pair.
 fn complete(options: &str) -> Report {
     let report = measure_from("right", options);
     assert!(report.is_complete(), "{report:?}");
@@ -68,7 +68,7 @@ fn some_come_back(options: &str, rows: usize) {
 
 #[test]
 fn frames_of_every_size_come_back() {
-    // 1500 bytes fill a frame; larger messages are several frames.
+    // A message of 1500 bytes fills one frame, and a larger message is sent as several frames.
     with_veth(|| some_come_back("-m raw -s 1,45,46,1500,1501,65536 -c 5 --warmup 1", 6));
 }
 

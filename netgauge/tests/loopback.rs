@@ -92,7 +92,7 @@ fn logp_over_tcp_and_udp() {
             else {
                 panic!("{row:?}");
             };
-            // The sending call is part of the round trip.
+            // A round trip includes the sending call, so it takes longer than the call.
             assert!(0 < send_overhead_ns.min && send_overhead_ns.max < rtt_ns.max);
             assert!(0 < receive_overhead_ns.min);
             assert!(*latency_ns <= rtt_ns.median / 2);
@@ -203,7 +203,7 @@ fn interrupt_preserves_results() {
     let expected: [&[(bool, usize)]; 4] = [
         &[(false, 0)],
         &[(false, 1)],
-        // All results of tcp, and none of udp yet.
+        // In this report, tcp has all its results, and udp has none yet.
         &[(true, 1), (false, 0)],
         &[(true, 1), (false, 1)],
     ];

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! The manual page has all options, subcommands, transports and patterns, and no option that the
-//! program lacks.
+//! Tests that the manual page describes all options, subcommands, transports and patterns, and no
+//! option that the program lacks.
 
 use std::collections::BTreeSet;
 

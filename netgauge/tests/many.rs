@@ -43,7 +43,7 @@ fn begin(pattern: &str, servers: &mut [Server], arguments: &str) -> Child {
     child
 }
 
-/// Starts one-many with more rounds than there is time for.
+/// Starts one-many with so many rounds that the test ends the run before they are done.
 fn endless(servers: &mut [Server]) -> Child {
     let endless = "--server-index 0 -s 64K -c 2000000000 --clients 2,3";
     begin("one-many", servers, endless)
@@ -368,7 +368,7 @@ fn all_take_part_in_all_to_all_and_in_bisection() {
 #[test]
 fn a_member_that_is_killed_is_named_and_the_others_go_on_serving() {
     for pattern in ["many-one", "all-to-all", "bisection"] {
-        // Member 0 keeps the time. Any member that dies must be named.
+        // Any member that dies must be named, including member 0, which keeps the time.
         for victim in [0, 2] {
             let mut servers = servers(4, "");
             let child = begin(pattern, &mut servers, "-s 64K -c 2000000000 --seed 1");
@@ -428,13 +428,13 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // Ignored because a failed test has reported its own error.
+        // The error is ignored, because a failed test has reported its own error.
         let _ = std::fs::remove_file(&self.0);
     }
 }
 
-/// Returns a coordinator with a substitute for ssh: a local shell, with the host as $0 and the
-/// remote shell's line as $1.
+/// Returns a coordinator that runs a local shell instead of ssh. The shell gets the host as $0, and
+/// the line for the remote shell as $1.
 fn by_ssh(hosts: &Scratch, script: &str, arguments: &str) -> Command {
     let mut command = netgauge("-m tcp --interface lo --hostfile");
     command
@@ -527,7 +527,7 @@ fn a_failed_transport_leaves_the_others_measured() {
     let output = run(coordinator(&servers, "-m esp,tcp -s 1 -c 1 --format json"));
     assert_eq!(output.status.code(), Some(1));
     let report: GroupReport = serde_json::from_slice(&output.stdout).unwrap();
-    // Loopback is no Ethernet interface, with or without the module.
+    // esp fails with or without its module, because loopback is not an Ethernet interface.
     assert!(error(&report.runs[0]).contains("127.0.0.1"));
     assert_eq!(report.runs[1].outcome, Outcome::Ok);
 }
@@ -575,7 +575,8 @@ fn esp_params_without_esp_says_what_is_missing_and_draws_nothing() {
     assert_eq!(output.status.code(), Some(1));
     let report: ParamsReport = serde_json::from_slice(&output.stdout).unwrap();
     assert!(report.cells.iter().all(|cell| cell.rounds == 0));
-    // Without the module there are no parameters; with it, loopback is no Ethernet interface.
+    // Without the module, there are no parameters to set. With the module, esp fails because
+    // loopback is not an Ethernet interface.
     let stderr = text(&output.stderr);
     let known = ["modprobe enet", "not an Ethernet interface"];
     assert!(known.iter().any(|text| stderr.contains(text)), "{stderr}");

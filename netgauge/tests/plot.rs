@@ -57,7 +57,7 @@ impl Directory {
 
 impl Drop for Directory {
     fn drop(&mut self) {
-        // Ignored because files left behind are in the directory for temporary files.
+        // The error is ignored, because files left behind are in the directory for temporary files.
         let _ = fs::remove_dir_all(&self.0);
     }
 }

@@ -28,7 +28,7 @@ fn one_server_serves_client_after_client_in_every_format() {
     let report: Report = serde_json::from_slice(&json.stdout).unwrap();
     assert!(report.is_complete());
     assert_eq!(report.runs.len(), 11);
-    // Both ends are on this host.
+    // Both ends are on this host, so the record names device lo for both.
     let record = report.record.unwrap();
     let device = |part: &str| {
         record.hosts[part]
@@ -54,8 +54,9 @@ fn one_server_serves_client_after_client_in_every_format() {
     let csv = run(server.client(&format!("{options} --format csv")));
     let csv = text(&csv.stdout);
     let (comments, lines): (Vec<_>, Vec<_>) = csv.lines().partition(|line| line.starts_with('#'));
-    // For each pattern, the number of lines of one transport and one size. setup has two kinds of
-    // times, but only tcp has connections to set up, so on average it has one line.
+    // For each pattern, the average number of lines for one transport and one size. setup has two
+    // kinds of times. However, of these two transports only tcp has connections to set up, so the
+    // average is one line.
     let kinds_of_times = [1, 1, 4, 1, 1, 1].map(|kinds| 4 * kinds);
     assert_eq!(lines.len(), 1 + kinds_of_times.iter().sum::<usize>());
     assert_eq!(comments.len(), 3, "{csv}");
@@ -86,7 +87,7 @@ fn a_pair_that_cannot_be_measured_is_refused_before_anything_runs() {
         ("--eor", "add -x flood"),
         ("--block 1M", "add -x bulk"),
     ] {
-        // No server listens there, and none is needed.
+        // The options are refused before the client connects, so no server is needed on this port.
         let line = format!("--connect 127.0.0.1 --port 1 --wait 0 {options}");
         let output = run(netgauge(&line));
         assert_eq!(output.status.code(), Some(2), "{options}");
@@ -197,7 +198,7 @@ fn errors_in_the_table_are_not_repeated_on_a_terminal() {
 fn a_server_that_is_killed_is_named_and_the_client_ends() {
     for transport in ["tcp", "udp"] {
         let mut server = Server::start("");
-        // The client plans more tests than there is time for.
+        // The client plans so many tests that it is still measuring when the server is killed.
         let client = start(server.client(&format!(
             "-m {transport},tcp -s 1 -c 2000000000 --format json"
         )));
@@ -351,7 +352,7 @@ fn bash_takes_the_completions_and_offers_options_by_prefix() {
     let script = succeed(netgauge("completions bash"));
     let mut stdin = shell.stdin.take().unwrap();
     stdin.write_all(&script).unwrap();
-    // The call that bash makes if tab is pressed after "netgauge --give-".
+    // The call that bash makes if the user presses tab after "netgauge --give-".
     let question = "COMP_WORDS=(netgauge --give-) COMP_CWORD=1\n\
                     _netgauge netgauge --give- netgauge\necho \"${COMPREPLY[@]}\"\n";
     stdin.write_all(question.as_bytes()).unwrap();
@@ -387,7 +388,8 @@ fn a_signal_while_the_report_is_printed_does_not_print_it_again() {
 #[test]
 fn an_interrupted_client_prints_what_it_has_measured() {
     let server = Server::start("");
-    // The first size takes no time, the second would take an hour.
+    // The first size takes almost no time. The second would take an hour, so the signal comes while
+    // it is measured.
     let options = "-x bulk -s 1,1G -c 1000 --warmup 0 --format json";
     let mut pause = Duration::from_millis(50);
     // The duration of the first size is unknown, so the delay grows until that size was measured.

@@ -23,7 +23,7 @@ const SPEED_UNKNOWN: u32 = u32::MAX;
 /// signed byte, so it is at most 127.
 const MOST_WORDS: usize = 3 * 127;
 
-/// A request.
+/// A structure that holds a request and then the kernel's answer.
 ///
 /// # Safety
 ///
@@ -67,9 +67,9 @@ unsafe impl Question for Driver {}
 // SAFETY: `Value` has two integers, and begins with the request's number. It has 8 bytes, like the
 // kernel's structure.
 unsafe impl Question for Value {}
-// SAFETY: `Link` has only integers, and begins with the request's number. Behind the 48 bytes of
-// its structure, the kernel writes three times as many words as `words` says. That is at most 3
-// times 127, and `modes` has room for them.
+// SAFETY: `Link` has only integers, and begins with the request's number. After the 48 bytes of its
+// structure, the kernel writes three times as many words as `words` says. That is at most 3 times
+// 127, and `modes` has room for them.
 unsafe impl Question for Link {}
 
 /// Sends a request for the device called `name`.
@@ -129,7 +129,8 @@ pub(super) fn speed(name: &str) -> Option<u32> {
     Some(link.speed).filter(|speed| ![0, SPEED_UNKNOWN].contains(speed))
 }
 
-/// Returns the active offloads, among those that change the size of packets.
+/// Returns the names of the offloads that are on. Only offloads that change the size of packets are
+/// considered.
 pub(super) fn offloads(name: &str) -> Option<Vec<String>> {
     let is_on = |question| {
         let mut value = Value { question, value: 0 };

@@ -17,7 +17,7 @@ use sockaddr_en::interface_mtu;
 /// ESP's parameters in this network namespace.
 const ESP_PARAMETERS: &str = "/proc/sys/esp";
 
-/// A host.
+/// The facts about a host.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Machine {
@@ -49,7 +49,7 @@ pub struct Machine {
     pub esp: BTreeMap<String, String>,
 }
 
-/// A network device.
+/// The facts about a network device.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Device {

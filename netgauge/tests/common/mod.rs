@@ -22,7 +22,7 @@ use nix::sys::signal::{kill, Signal};
 use nix::unistd::Pid;
 use serde::de::DeserializeOwned;
 
-/// The limit of every wait, far longer than anything here takes.
+/// The time limit of every wait. It is far longer than anything in these tests takes.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Returns the command of the program with these arguments.
@@ -129,8 +129,8 @@ pub fn report<R: DeserializeOwned>(command: Command) -> R {
     serde_json::from_slice(&succeed(command)).unwrap()
 }
 
-/// Measures on loopback. `server` has the options of a server for one client, `client` the client's
-/// options.
+/// Measures on loopback. `server` has the options of the server, which serves one client, and
+/// `client` has the options of that client.
 pub fn measure_with(server: &str, client: &str, progress: &dyn Progress) -> Report {
     let listener = server::listen(Some(Ipv4Addr::LOCALHOST.into()), 0).unwrap();
     let port = listener.local_addr().unwrap().port();
