@@ -195,7 +195,7 @@ impl Cli {
     ///
     /// # Errors
     ///
-    /// Fails if an option of patterns between two hosts is given.
+    /// Fails if the command line has an option that only two-host patterns accept.
     pub fn coordinator_options(&self) -> Result<Options> {
         self.pattern_args.refuse()?;
         Ok(Options {

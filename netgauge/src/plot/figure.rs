@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! The charts of saved results: which numbers a chart shows, and on which line.
+//! The curves of a figure, made from saved results.
 
 use std::collections::{BTreeMap, BTreeSet};
 

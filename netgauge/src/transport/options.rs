@@ -178,12 +178,13 @@ impl SocketOptions {
         self.nodelay != Some(Switch::Off)
     }
 
-    /// Returns whether a sending call that finds no room waits in `poll(2)`, and not in the socket.
+    /// If a sending call finds no room: returns whether it waits in `poll(2)` instead of in the
+    /// socket.
     pub(super) fn polls_to_send(&self) -> bool {
         matches!(self.nonblocking, Some(Calls::Send | Calls::Both))
     }
 
-    /// Returns whether a receiving call that finds no data waits in `poll(2)`, and not in the
+    /// If a receiving call finds no data: returns whether it waits in `poll(2)` instead of in the
     /// socket.
     pub(super) fn polls_to_receive(&self) -> bool {
         matches!(self.nonblocking, Some(Calls::Receive | Calls::Both))

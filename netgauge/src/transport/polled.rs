@@ -19,7 +19,7 @@ use super::Context;
 pub(super) struct Waits {
     /// The time limit of a call that waits.
     pub(super) most: Duration,
-    /// Whether a sending call that finds no room waits in `poll(2)`, and not in the socket.
+    /// If a sending call finds no room: whether it waits in `poll(2)` instead of in the socket.
     pub(super) polls_to_send: bool,
     /// If a receiving call finds no data: whether it waits in `poll(2)` instead of in the socket.
     pub(super) polls_to_receive: bool,

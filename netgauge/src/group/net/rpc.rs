@@ -241,8 +241,8 @@ enum Incoming {
     Silent,
     /// An incomplete request, with the number of its bytes that have arrived.
     Request(u64),
-    /// A stream, with two values: the number of bytes that have arrived so far, and whether the
-    /// current block is the stream's last.
+    /// The number of bytes of a stream that have arrived so far, and whether the current block is
+    /// the stream's last.
     Stream(u64, bool),
     /// A stream that has ended.
     Over,
