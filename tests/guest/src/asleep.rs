@@ -18,13 +18,14 @@ use crate::patience::patience;
 use crate::socket::{check, Socket};
 use crate::transfer::joined;
 
-/// The system call behind the C library's `poll`; newer architectures only have `ppoll`.
+/// The system call that the C library's `poll` makes; newer architectures have only `ppoll`.
 #[cfg(target_arch = "x86_64")]
 pub const POLL: c_long = libc::SYS_poll;
 #[cfg(not(target_arch = "x86_64"))]
 pub const POLL: c_long = libc::SYS_ppoll;
 
-/// The system call behind `epoll_wait`; newer architectures only have `epoll_pwait`.
+/// The system call that the C library's `epoll_wait` makes; newer architectures have only
+/// `epoll_pwait`.
 #[cfg(target_arch = "x86_64")]
 pub const EPOLL_WAIT: c_long = libc::SYS_epoll_wait;
 #[cfg(not(target_arch = "x86_64"))]
@@ -156,8 +157,8 @@ pub fn crowd<T: Send>(
 /// The number of further checks that must agree on the number of sleeping threads.
 const LOOKS: u32 = 10;
 
-/// Waits until one of the threads has ended, and counts those that still sleep. An event wakes
-/// several threads one by one. So the count is final only if the next `LOOKS` checks find the
+/// Waits until one of the threads has ended, and counts the threads that still sleep. An event
+/// wakes several threads one by one. So the count is final only if the next `LOOKS` checks find the
 /// same count.
 ///
 /// # Errors

@@ -14,7 +14,7 @@ pub struct Control {
     pub level: i32,
     /// `cmsg_type`.
     pub kind: i32,
-    /// The data behind the header.
+    /// The data that follow the header.
     pub data: Vec<u8>,
 }
 

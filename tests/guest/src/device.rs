@@ -114,7 +114,7 @@ impl<'a> Device<'a> {
     /// Transfers a stream to `other` and back, and sends a datagram that just fits an MTU of `mtu`.
     ///
     /// # Errors
-    /// If a call fails, or the bytes that arrive differ from those sent.
+    /// If a call fails, or the bytes that arrive differ from the bytes that were sent.
     pub fn carries_both_protocols_to(&self, other: &Device<'_>, mtu: usize) -> Result<()> {
         const PORT: u16 = 870;
         let (client, server) = self.stream_to(other, PORT)?;

@@ -81,7 +81,7 @@ pub fn edp(source: u16, destination: u16, length: u16, payload: &[u8]) -> Vec<u8
     packet
 }
 
-/// Encodes an EDP packet with its checksum behind the payload.
+/// Encodes an EDP packet, whose payload is followed by a checksum.
 pub fn edp_summed(source: u16, destination: u16, payload: &[u8]) -> Vec<u8> {
     let mut packet = edp(source, destination, 0x8000 | payload.len() as u16, payload);
     packet.extend_from_slice(&crc32c::crc32c(&packet).to_be_bytes());

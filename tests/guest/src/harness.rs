@@ -151,8 +151,8 @@ impl Scenario {
 
 /// Defines `ALL`, the list of a file's scenarios. Each line names a constructor of [`Scenario`] and
 /// then the scenario. The scenario's function has the same name unless the line gives a different
-/// one behind `=`. Two such lines are `direct edp_to_itself;` and
-/// `guest esp_random_loss = random_loss, within(120), needs_icount;`.
+/// name after `=`. Two such lines are `direct edp_to_itself;` and `guest esp_random_loss =
+/// random_loss, within(120), needs_icount;`.
 ///
 /// [`Scenario`]: crate::harness::Scenario
 #[macro_export]
@@ -163,7 +163,7 @@ macro_rules! scenarios {
 }
 
 /// Defines `ALL`, a list of items of a type. A line's first word is a constructor of the type,
-/// which takes the item's name and function. Each word behind a comma is a method that is called on
+/// which takes the item's name and function. Each word after a comma is a method that is called on
 /// the item.
 #[macro_export]
 macro_rules! table {
@@ -299,8 +299,8 @@ fn in_child(scenario: &Scenario, notes: &mut Vec<String>) -> Outcome {
     if let Ok(false) = ended {
         notes.extend(where_it_hangs(child));
     }
-    // Kill those processes of the scenario that still run. An error is ignored because ESRCH means
-    // that none is left.
+    // Kill the scenario's processes that still run. An error is ignored because ESRCH means that
+    // none is left.
     let _ = killpg(child, Signal::SIGKILL);
     let status = waitpid(child, None).context("waitpid")?;
     let mut text = Vec::new();

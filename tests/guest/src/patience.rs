@@ -17,8 +17,8 @@ use std::time::{Duration, Instant};
 
 use nix::time::{clock_gettime, ClockId};
 
-/// The environment variable by which the runner says how many times slower the kernel is than the
-/// stock kernel.
+/// The environment variable in which the runner passes a factor: how many times slower the kernel
+/// is than the stock kernel.
 const VARIABLE: &str = "ENET_PATIENCE";
 
 /// Returns the time to wait for an event that must come. A wait takes all of this time only if the

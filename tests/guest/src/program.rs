@@ -113,8 +113,8 @@ fn feed(child: &mut Child, total: usize) -> Result<thread::JoinHandle<Result<[u8
     }))
 }
 
-/// Formats a generic address of socat: `kind`, such as `SOCKET-CONNECT:28:0`, and the part of
-/// `address` behind the family, in hexadecimal.
+/// Formats a generic address of socat: `kind`, such as `SOCKET-CONNECT:28:0`, and, in hexadecimal,
+/// the part of `address` that follows the family.
 pub fn socat_address(kind: &str, address: Address) -> String {
     let data: Vec<_> = address.to_bytes()[2..]
         .iter()

@@ -94,7 +94,7 @@ pub struct Tally {
     pub lost: AtomicU64,
     /// Number of frames sent twice.
     pub duplicated: AtomicU64,
-    /// Number of frames delayed behind their successor.
+    /// Number of frames delayed so that they arrive after the next frame.
     pub reordered: AtomicU64,
     /// Number of frames damaged and discarded by the frame check.
     pub discarded: AtomicU64,
@@ -189,7 +189,7 @@ impl Direction {
         }
     }
 
-    /// Puts a frame in flight, behind those already in flight.
+    /// Puts a frame in flight, after the frames that are already in flight.
     fn depart(&mut self, frame: &[u8], faults: &Faults, tally: &Tally, to: &PacketSocket) {
         let mut takes = faults.delay;
         if !faults.jitter.is_zero() {
@@ -268,8 +268,8 @@ impl Relay {
         self.set_faults_each([faults; 2]);
     }
 
-    /// Changes the faults of each direction: first for frames from the first host, then for those
-    /// from the second.
+    /// Changes the faults of each direction: first for frames from the first host, then for frames
+    /// from the second host.
     pub fn set_faults_each(&self, faults: [Faults; 2]) {
         self.shared.settings().faults = faults;
     }

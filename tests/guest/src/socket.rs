@@ -413,8 +413,8 @@ impl Socket {
             .map(drop)
     }
 
-    /// Calls `getsockopt(2)` with a buffer of `room` bytes and with `claimed` as the length passed
-    /// to the kernel.
+    /// Calls `getsockopt(2)` with a buffer of `room` bytes. The length that is passed to the kernel
+    /// is `claimed`.
     ///
     /// # Errors
     /// The call's errno.

@@ -19,13 +19,14 @@ use crate::prelude::*;
 pub enum Carries {
     /// Whole Ethernet frames.
     Frames,
-    /// Whole Ethernet frames, each behind ten bytes that describe its segmentation (`struct
-    /// virtio_net_hdr`), like the frames of a virtual machine.
+    /// Whole Ethernet frames, like the frames of a virtual machine. Ten bytes precede each frame,
+    /// and describe its segmentation (`struct virtio_net_hdr`).
     SegmentedFrames,
     /// Whole Ethernet frames, which are received by polling (NAPI), so that the core can merge them
     /// (GRO).
     PolledFrames,
-    /// Network-layer packets behind four bytes, of which the last two are the ethertype.
+    /// Network-layer packets. Four bytes precede each packet, and the last two of them are the
+    /// ethertype.
     Packets,
 }
 

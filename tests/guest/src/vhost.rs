@@ -22,12 +22,12 @@ use crate::tun::Tun;
 
 /// Number of frames that a queue holds.
 const DEPTH: u16 = 64;
-/// Number of bytes of a buffer, which holds a `struct virtio_net_hdr` and the frame behind it.
+/// Number of bytes of a buffer. A buffer holds a `struct virtio_net_hdr`, followed by a frame.
 const ROOM: usize = 2048;
 /// `VRING_DESC_F_WRITE`: the kernel writes to the buffer.
 const WRITE: u16 = 2;
 
-/// Offsets of the parts of a queue in its memory, and the size of that memory, in bytes.
+/// Offsets of a queue's parts in the queue's memory, and the size of this memory, in bytes.
 const DESCRIPTORS: usize = 0;
 const AVAILABLE: usize = 0x1000;
 const USED: usize = 0x2000;

@@ -164,8 +164,8 @@ impl Injection {
         Ok((result, left.trim() == "0"))
     }
 
-    /// Makes the `n`-th allocation from `source` fail, and no other. The allocations of all tasks
-    /// and contexts are counted from now on.
+    /// Makes the `n`-th allocation from `source` fail, and no other allocation. The allocations of
+    /// all tasks and contexts are counted from now on.
     ///
     /// # Errors
     /// If the kernel refuses the request.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Operations whose allocations fail, one after the other.
+//! Repeats an operation, and makes a different one of its allocations fail each time.
 
 mod injection;
 mod symbols;
@@ -44,7 +44,7 @@ impl Tally {
     }
 }
 
-/// A call whose allocations fail one after the other.
+/// A call that is repeated, while a different one of its allocations fails each time.
 pub struct Trial<'a, T> {
     /// The name of the call in the output.
     pub what: &'a str,
@@ -58,11 +58,11 @@ pub struct Trial<'a, T> {
 }
 
 impl<T> Trial<'_, T> {
-    /// Makes the call with its first allocation failing, then with its second, and so on until none
-    /// fails.
+    /// Makes the call repeatedly: first its first allocation fails, then its second, and so on
+    /// until none fails.
     ///
     /// # Errors
-    /// If the call fails for another reason than a lack of memory, does not succeed the next time,
+    /// If the call fails for a reason other than a lack of memory, does not succeed the next time,
     /// or `judge` fails.
     pub fn run(&self, injection: &Injection) -> Result<Tally> {
         let mut tally = Tally::default();
@@ -107,8 +107,8 @@ impl<T> Trial<'_, T> {
     }
 }
 
-/// Runs `story` with its first allocation failing, then with its second, and so on until none
-/// fails; does all this for each allocator. Each run gets a new result of `prepare`, and returns
+/// Runs `story` repeatedly: first its first allocation fails, then its second, and so on until none
+/// fails. Does all this for each allocator. Each run gets a new result of `prepare`, and returns
 /// how many of its calls failed for lack of memory.
 ///
 /// # Errors

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The addresses of functions of the kernel and of the module.
+//! Finds the addresses of functions in the kernel and in the module.
 
 use std::ops::Range;
 
