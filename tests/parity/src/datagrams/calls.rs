@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Calls with many messages at once, calls with control data, and calls that a datagram socket
-//! refuses.
+//! Calls that pass many messages at once, calls that pass control data, and calls that a datagram
+//! socket refuses.
 
 use super::super::moments::deliver;
 use crate::prelude::*;
