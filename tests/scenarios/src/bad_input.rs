@@ -22,7 +22,7 @@ fn fresh(host: &Host, kind: i32) -> Result<Socket> {
     Ok(host.namespace.within(|| Socket::new(AF_ENET, kind, 0))??)
 }
 
-/// Checks that every call with an address argument fails with `errno` for `name`.
+/// Checks that every call that takes an address fails with `errno` if it gets the address `name`.
 fn refuse_everywhere(host: &Host, name: &[u8], errno: i32, what: &str) -> Outcome {
     for kind in KINDS {
         let socket = fresh(host, kind)?;
@@ -107,8 +107,8 @@ fn missing_interface(lab: &Lab) -> Outcome {
         let what = format!("interface {ifindex}");
         refuse_everywhere(&lab.a, &name.to_bytes(), libc::ENODEV, &what)?;
     }
-    // The call fails in the same way with interface index 0 and with an interface that does not
-    // exist.
+    // The call fails in the same way if the interface index is 0, and if no interface has the
+    // index.
     let name = Address {
         ifindex: 0,
         ..lab.a.to(&lab.b, 82)

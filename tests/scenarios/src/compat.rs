@@ -40,8 +40,8 @@ fn plain<T>(result: std::io::Result<T>) -> std::result::Result<T, Option<i32>> {
     result.map_err(|error| error.raw_os_error())
 }
 
-/// Reads all options of `levels` except those in `but`, by 32-bit and by 64-bit calls, and compares
-/// the results. Returns the number of options that exist.
+/// Reads all options of `levels`, except the options in `but`, by 32-bit and by 64-bit calls.
+/// Compares the results of both calls. Returns the number of options that exist.
 fn compare_options(
     room: &mut Room,
     what: &str,

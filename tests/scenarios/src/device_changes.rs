@@ -19,7 +19,7 @@ scenarios! {
     guest device_that_is_no_longer_ethernet_refuses_sockets = retyped;
 }
 
-/// A device goes down and up repeatedly during a transfer, at either end.
+/// In this test a device goes down and up repeatedly during a transfer, alternately at each end.
 fn down_and_up(lab: &Lab) -> Outcome {
     let (client, server) = lab.esp_pair(800)?;
     let load = Load::of(6 << 20, 50_000, 800);
@@ -299,7 +299,7 @@ fn removed(lab: &Lab) -> Outcome {
     gone(readers_peer.receive(&mut got, 0), "the other host's recv")
 }
 
-/// Removing a device does not affect sockets that are tied to no device or to a different one.
+/// Removing a device must not affect a socket that is tied to a different device, or to no device.
 fn others_stay(lab: &Lab) -> Outcome {
     lab.a.namespace.ip("link add eth1 address 02:00:00:00:00:21 type veth peer name far1\nlink set eth1 up\nlink set far1 up\n")?;
     let listener = lab.a.esp()?;

@@ -82,8 +82,8 @@ fn vlan_in_vlan(lab: &Lab) -> Outcome {
     transfer_both_ways(&client, &server, LOAD)
 }
 
-/// The VLAN's own map turns `SO_PRIORITY` into the 802.1p priority, by which switches with queues
-/// can prefer frames.
+/// The VLAN's own map turns `SO_PRIORITY` into the 802.1p priority. Switches that have queues can
+/// prefer frames of a higher priority.
 fn vlan_priority(lab: &Lab) -> Outcome {
     for host in [&lab.a, &lab.b] {
         host.namespace.ip(

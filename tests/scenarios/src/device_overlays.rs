@@ -88,8 +88,8 @@ fn queued(lab: &Lab) -> Outcome {
 
 /// Returns the number of frames that a port has sent.
 fn sent(host: &Netns, port: &str) -> Result<u64> {
-    // In a line of `/proc/net/dev`, eight receive counters and the number of bytes sent come
-    // between the name and the number of frames sent.
+    // A line of `/proc/net/dev` has the name, then eight receive counters, then the number of bytes
+    // sent, and then the number of frames sent.
     const FRAMES: usize = 9;
     let text = host.proc_net("dev")?;
     let mut lines = text.lines().filter_map(|line| line.trim().split_once(':'));

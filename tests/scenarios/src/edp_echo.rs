@@ -70,8 +70,8 @@ fn silence(lab: &Lab) -> Outcome {
     for kind in [0, REPLY, 3, 0x81, 0xff] {
         send(&edp(5, 0, 4, &[kind, 1, 2, 3]))?;
     }
-    // An empty payload, a length beyond the frame's end, and a reply from port 0 to port 0. An
-    // answer to such a reply could start a loop.
+    // Three messages that must not be answered: one with an empty payload, one whose length exceeds
+    // the frame, and a reply from port 0 to port 0. An answer to this reply could start a loop.
     send(&edp(5, 0, 0, &[]))?;
     send(&edp(5, 0, 100, &[REQUEST, 1]))?;
     send(&edp(0, 0, 2, &[REPLY, 1]))?;

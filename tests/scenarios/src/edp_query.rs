@@ -43,8 +43,8 @@ fn every_option(lab: &Lab) -> Outcome {
         let short = &[QUERY, 9, 9, 9, 9][..length];
         wire.send(&to_a(lab, &edp(700, 0, length as u16, short)))?;
     }
-    // Queries from a socket's port, from port 0, with more bytes after the nonce, with padding, and
-    // with a checksum.
+    // Five queries. The first comes from a socket's port, the second from port 0, the third has
+    // more bytes after the nonce, the fourth has padding, and the fifth has a checksum.
     let queries = [
         edp(700, 0, 5, &[QUERY, 1, 2, 3, 4]),
         edp(0, 0, 5, &[QUERY, 1, 2, 3, 4]),

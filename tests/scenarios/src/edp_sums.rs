@@ -95,7 +95,7 @@ fn wrong(lab: &Lab) -> Outcome {
     nowhere[7] ^= 4;
     send(&nowhere)?;
     send(&whole)?;
-    // Two datagrams are accepted: one with padding behind the checksum, and one without a checksum.
+    // Two datagrams are accepted: one with padding after the checksum, and one without a checksum.
     send(&[&whole[..], &[0xee; 20]].concat())?;
     send(&edp(5, 713, 5, b"plain"))?;
     let mut bytes = [0; 64];

@@ -71,7 +71,8 @@ fn complains(ended: &Ended, code: i32, words: &[&str]) -> Outcome {
     Ok(())
 }
 
-/// Runs `enet ping` with two quick requests on `host`, and checks with [`complains`] how it ends.
+/// Runs `enet ping` on `host`, with two quick requests. Checks the exit code and the complaints by
+/// [`complains`].
 fn ping_complains(host: &Host, target: &str, code: i32, words: &[&str]) -> Outcome {
     let arguments = format!("ping -c 2 -i 0.1 -W 0.5 {target}");
     let ended = host.namespace.within(|| enet(&arguments))??;

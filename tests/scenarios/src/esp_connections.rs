@@ -13,7 +13,8 @@ scenarios! {
     direct esp_1000_connections_leave_no_memory_behind = thousand, within(120);
 }
 
-/// Both sides connect to each other, and their SYNs cross on the wire.
+/// In this test both sides connect to each other at the same time, and their SYNs cross on the
+/// wire.
 fn simultaneous_connect(lab: &Lab) -> Outcome {
     let (here, there) = (lab.a.esp()?, lab.b.esp()?);
     here.bind(&lab.a.here(90))?;

@@ -118,8 +118,8 @@ fn flood(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// Sends SYNs from a station to `port` of `victim`, and answers no SYN|ACK, until the victim sends
-/// a cookie. Before that, half-open connections fill the listener's backlog.
+/// Sends SYNs from a station to `port` of `victim` until the victim sends a cookie. The station
+/// leaves every SYN|ACK unanswered, so half-open connections fill the listener's backlog first.
 ///
 /// # Errors
 /// When the victim sends no cookie, or a frame cannot be sent.
@@ -183,8 +183,9 @@ fn slow_clients(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// A packet with another client's cookie opens no connection, and gets a reset. If a client's first
-/// packet is lost, its second packet opens no connection either, and gets no reset.
+/// A packet with another client's cookie is answered with a reset, and opens no connection. If a
+/// client's first packet is lost, its second packet is dropped without a reset, so that the
+/// retransmitted first packet can still open the connection.
 fn made_up(lab: &Lab) -> Outcome {
     let listener = lab.a.esp_listener(PORT, BACKLOG)?;
     listener.set_nonblocking(true)?;

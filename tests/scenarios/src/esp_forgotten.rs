@@ -16,8 +16,8 @@ scenarios! {
 fn forget(wire: &PacketSocket, peer: &Host, host: &Host, last: &EspHeader) -> Result<()> {
     let reset = EspHeader {
         sequence: last.acknowledgement,
-        // The reset answers a packet with data or a FIN, and acknowledges it with the number after
-        // the packet's.
+        // The reset answers a packet that has data or a FIN. The acknowledgement number of the
+        // reset is one higher than the sequence number of that packet.
         acknowledgement: last.sequence.wrapping_add(1),
         ..EspHeader::new(last.destination, last.source, flag::RST)
     };

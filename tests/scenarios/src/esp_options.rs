@@ -169,7 +169,7 @@ fn behind_a_cookie(lab: &Lab) -> Outcome {
     Ok(accepted.set_linger(Some(0))?)
 }
 
-/// Waits for a packet with `flags`, and returns the options behind its header.
+/// Waits for a packet with `flags`, and returns the options that follow its header.
 fn told(wire: &PacketSocket, flags: u8) -> Result<Vec<u8>> {
     let frame = wire.wait_for(patience(), |frame| {
         EspHeader::of_frame(frame).is_some_and(|header| header.flags == flags)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Selective retransmission: packets behind a hole are kept and charged, and requests name the
-//! missing ones.
+//! Selective retransmission: the receiver keeps the packets that follow a missing packet, and
+//! charges them to the socket. Its requests name the missing packets.
 
 use guest::prelude::*;
 use guest::socket::meminfo::RMEM_ALLOC;

@@ -108,7 +108,8 @@ fn many_senders() -> Outcome {
 
 /// A station that writes its own frames, and follows the protocol as far as needed. No device has
 /// the station's address. Otherwise the packets for the station would reach the kernel of that
-/// device's host, which would reset the connection, because only the station knows it.
+/// device's host. That kernel does not know the station's connection, so it would answer with a
+/// reset.
 struct HandMade {
     wire: PacketSocket,
     from: [u8; 6],
@@ -173,7 +174,7 @@ fn judge_delay(receiver: &Host, alone: Duration, together: Duration) -> Outcome 
     ));
     ensure!(overruns > 0, "no turn was taken from the silent sender");
     ensure!(overruns == 1, "{overruns} turns were taken, not one");
-    // Packets to the silent sender take a moment, too.
+    // The 2 ms are for the packets that the receiver sends to the silent sender.
     let bound = alone + HOLD + Duration::from_millis(2);
     ensure!(
         together <= bound,

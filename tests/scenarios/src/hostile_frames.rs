@@ -35,7 +35,7 @@ fn edp_frames(lab: &Lab) -> Outcome {
     }
     // A packet to a port without a socket.
     send(&edp(1, 96, 2, b"??"))?;
-    // Padding behind the announced length is valid.
+    // Padding after the announced number of bytes is valid.
     send(&edp(1, 95, 5, b"valid and padded"))?;
     receives(&socket, b"valid")?;
     silent(&socket, "a hostile frame")?;
@@ -243,8 +243,8 @@ fn wild_resets(lab: &Lab) -> Outcome {
         reset(0, distance)?;
     }
     exchange(&client, &server).context("the connection after resets outside its window")?;
-    // Resets within the window cause one challenge ACK, which the client does not answer. Delayed
-    // acknowledgements may leave, too.
+    // Resets within the window cause one challenge ACK, which the client does not answer. The
+    // server may also send acknowledgements that it has delayed.
     let before = server.esp_counters()?.pkt_tx;
     for distance in 1..=40 {
         reset(1, distance)?;
@@ -290,8 +290,8 @@ fn aim(packet: &mut [u8], source: u16, destination: u16, header: Option<usize>) 
 }
 
 /// Sends 10,000 random frames of each protocol from a stranger to host `b`, while `client` and
-/// `server` exchange messages. Frames with the peer's address are not used, because the module
-/// could not distinguish them from the peer's own packets.
+/// `server` exchange messages. Frames that carry the peer's address are left out, because to the
+/// module they would be the peer's own packets.
 fn random_frames_of_a_stranger(
     lab: &Lab,
     wire: &PacketSocket,
@@ -348,7 +348,8 @@ fn random_frames(lab: &Lab) -> Outcome {
         "not even honest frames reached the open socket: {stats:?}"
     );
     drop(listener);
-    // Frames with the client's address may do anything to this connection, but nothing to others.
+    // Frames with the client's address may do anything to this connection, but must not affect
+    // other connections.
     let port = pair.0.local_address()?.port;
     for _ in 0..2000 {
         let mut packet = random(rng.usize(11..100), rng.u64(..));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The end of ESP's connection attempt for a mapped client (an `IPPROTO_ENET` socket, which ESP or
-//! TCP serves), and the results that the program gets.
+//! How ESP's connection attempt for a mapped client ends, and which results the program gets. A
+//! mapped client is an `IPPROTO_ENET` socket, which ESP or TCP serves.
 
 use std::os::fd::AsRawFd;
 

@@ -164,8 +164,8 @@ fn patterns() -> Outcome {
 /// A run without root's rights, or without the address family, fails and leaves no lab behind.
 fn missing() -> Outcome {
     let directory = Directory::new()?;
-    // The first family number has no module (AF_WANPIPE was never merged). The second is that of
-    // AF_PACKET.
+    // The first family number has no module (AF_WANPIPE was never merged). The second family number
+    // is AF_PACKET.
     for (family, remedy) in [(25, "modprobe enet"), (17, "--family")] {
         let line = format!("lab one-many -m esp --family {family} --no-plot");
         let output = directory.run(&line)?;

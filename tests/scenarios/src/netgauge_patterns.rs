@@ -171,7 +171,7 @@ fn between(ends: [&str; 2], transports: &[&str], options: &str) -> Outcome {
 
 fn polled(lab: &Lab) -> Outcome {
     lab.give_ip_addresses()?;
-    // Messages of one packet, of several, and of more than a socket's buffer holds.
+    // Three sizes of messages: one packet, several packets, and more than a socket's buffer holds.
     const SIZES: &str = "-s 1,4K,300K -c 20 --warmup 2";
     let [a, b] = [&lab.a, &lab.b].map(|host| format!("{}/{DEVICE}", host.namespace.path()));
     between([&a, &b], &POLLED, SIZES)?;

@@ -25,7 +25,7 @@ scenarios! {
     guest sysctl_files_in_use_while_module_reloads = in_use, within(90);
 }
 
-/// All files with their defaults, except those of the buffers.
+/// All files, with their defaults, except the files of the buffers.
 const DEFAULTS: [(&str, u32); 11] = [
     ("burst_length", 21),
     ("burst_length_max", 255),
@@ -123,7 +123,7 @@ fn defaults() -> Outcome {
     Ok(())
 }
 
-/// Checks that `name` accepts both ends of its range, and rejects values beyond.
+/// Checks that `name` accepts both ends of its range, and rejects values outside of the range.
 fn spans(knobs: Knobs, name: &str, least: u32, most: u32) -> Outcome {
     for end in [least, most] {
         knobs.set(name, end)?;

@@ -306,7 +306,7 @@ fn drops(lab: &Lab) -> Outcome {
     let tracer = Tracer::start(&["enet", "skb/kfree_skb"])?;
     let receiver = dropped_datagrams(lab, &tracer)?;
     dropped_packets(lab, &tracer)?;
-    // The module's own counters say the same.
+    // The module's own counters must agree with the recorded events.
     lab.b.await_counter("EdpInNoSocket", 1)?;
     lab.b.await_counter("EspInMalformed", 2)?;
     lab.b.await_counter("EspInNotOurs", 1)?;
