@@ -36,8 +36,8 @@ const CROWDS: [usize; 4] = [1, 100, 1000, 10_000];
 /// The number of connections that take turns in a dialogue.
 const IN_TURN: usize = 100;
 
-/// The largest allowed ratio between ESP's half round trips in two cases: with the most open
-/// connections, and with a single connection.
+/// The largest allowed ratio of two costs of half a round trip over ESP: the cost with the most
+/// open connections, divided by the cost with a single connection.
 const DEAREST: f64 = 1.03;
 
 /// The number of connections that are opened and closed per second, and the number of seconds.
@@ -108,8 +108,8 @@ fn cost(lab: &Lab) -> Result<()> {
                 1 => "-".to_owned(),
                 _ => format!("{:.0}", crowd.half_round_trip_in_turn(IN_TURN, 20)?),
             };
-            // Connections start without pauses, because the guest's clock runs ahead while the
-            // guest is idle.
+            // Connections start without pauses. In a pause the guest would be idle, and its clock
+            // would advance without instructions.
             let made = churn(lab, protocol, port + 100, 1_000_000_000, 500)?;
             let each = made.took.as_nanos() as f64 / 500.0;
             let ratio = half / *alone.get_or_insert(half);

@@ -51,7 +51,7 @@ impl Arena {
         to.cast()
     }
 
-    /// Returns a random position with at least `length` accessible bytes behind it.
+    /// Returns a random position that is followed by at least `length` accessible bytes.
     pub fn place(self, rng: &mut Rng, length: usize) -> *mut c_void {
         (self.0 + rng.usize(..=ROOM.saturating_sub(length))) as *mut c_void
     }

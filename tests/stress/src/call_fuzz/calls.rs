@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Random calls, one after the other.
+//! Makes random calls, one after the other.
 
 use std::mem::size_of;
 use std::sync::atomic::{AtomicI32, Ordering::Relaxed};

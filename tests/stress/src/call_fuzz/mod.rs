@@ -223,8 +223,8 @@ fn hammer(lab: &Lab, campaign: Campaign) -> Result<Report> {
                 report.killed += 1;
             }
             4 => {
-                // Without workers the module can be unloaded, unless closing connections still use
-                // it.
+                // When all workers have ended, only closing connections may still use the module
+                // and keep it loaded.
                 report.killed += workers.0.len() as u64;
                 workers.kill_all()?;
                 report.unload()?;

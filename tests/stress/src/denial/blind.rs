@@ -86,8 +86,9 @@ const IN_FLIGHT: u32 = WINDOW as u32 + 1;
 /// number by at most twice the largest window, in either direction. A probe makes one more number
 /// plausible.
 const PLAUSIBLE: u32 = 4 * LARGEST_WINDOW + 2;
-/// The counts for data without ACK, which are never accepted, because no sequence number is right.
-/// The acknowledgement number does not matter.
+/// The counts for data without ACK. The host drops such data whatever their sequence number is, so
+/// the first count is 0. It ignores their acknowledgement number, so the second count includes all
+/// values.
 const NEVER: [u32; 2] = [0, ALL_VALUES];
 
 /// All attacks, in the order of the table. A reset without ACK is accepted with one more
@@ -161,8 +162,8 @@ struct Stage<'a> {
 struct Victim {
     socket: Socket,
     peer: Dialed,
-    /// Number of bytes not yet read by the program, and number of bytes not yet acknowledged by the
-    /// peer.
+    /// Two numbers of bytes: the bytes that the program has yet to read, and the bytes that the
+    /// peer has yet to acknowledge.
     queued: [i32; 2],
 }
 

@@ -82,7 +82,7 @@ pub fn cost(lab: &Lab, wire: &PacketSocket, make: Make<'_>) -> Result<f64> {
 }
 
 /// Returns the median time per frame over groups of frames, in nanoseconds. It is a median, because
-/// now and then the guest has other work, or is idle and its clock runs ahead.
+/// now and then the guest has other work, or is idle while its clock advances.
 fn each(wire: &PacketSocket, make: Make<'_>) -> Result<f64> {
     const GROUP: usize = 100;
     // The frames are made in advance, so that the figure excludes their making.

@@ -101,7 +101,7 @@ struct State {
     cuts: u64,
     /// Whether the present cut is a long one; `None` while the link works.
     now: Option<bool>,
-    /// The end of the last cut of any length, and the end of the last long cut.
+    /// Two times: when the last cut of any length ended, and when the last long cut ended.
     ended: [Option<Instant>; 2],
 }
 

@@ -13,7 +13,7 @@ const PORT: u16 = 3000;
 /// The amount of traffic that was exchanged intact.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Exchanged {
-    /// Number of connections, one after the other.
+    /// Number of connections, which were opened one after the other.
     pub connections: u64,
     /// Number of bytes, summed over both directions.
     pub bytes: u64,
@@ -89,8 +89,8 @@ impl<'a> Honest<'a> {
         transfer_both_ways(&client, &server, load)
     }
 
-    /// Exchanges datagrams and returns the number that arrived. Datagrams may be lost, but those
-    /// that arrive must be intact.
+    /// Exchanges datagrams and returns the number that arrived. Datagrams may be lost, but every
+    /// datagram that arrives must be intact.
     fn some_datagrams(&self, number: u64) -> Result<u64> {
         let mut came = 0;
         for (from, to) in [(0, 1), (1, 0)] {

@@ -138,7 +138,7 @@ impl Lanes {
     }
 }
 
-/// Returns a frame behind a `struct virtio_net_hdr` that asks for a checksum.
+/// Returns `frame`, preceded by a `struct virtio_net_hdr` that asks for a checksum.
 fn offloaded(frame: &[u8], rng: &mut Rng) -> Vec<u8> {
     let needs_checksum = 1; // VIRTIO_NET_HDR_F_NEEDS_CSUM
     let mut told = vec![needs_checksum, 0];

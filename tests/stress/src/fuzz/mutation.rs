@@ -252,7 +252,7 @@ pub fn mutate(kind: Mutation, frame: &mut Vec<u8>, numbers: Numbers, rng: &mut R
         }
         Mutation::Bits => {
             for _ in 0..=rng.u8(..4) {
-                // Flips only bits behind the addresses, since other mutations change the addresses.
+                // Flips only bits after the addresses, since other mutations change the addresses.
                 let end = if rng.bool() {
                     frame.len().min(25)
                 } else {
@@ -310,8 +310,8 @@ fn forge(frame: &mut Vec<u8>, numbers: Numbers, rng: &mut Rng) {
         flags,
         ..header
     };
-    // Half of the packets get a correct checksum. Otherwise the code behind the check of the
-    // checksum would never run.
+    // Half of the packets get a correct checksum. Otherwise the receiver would never run the code
+    // that follows its check of the checksum.
     let mask = header.mask_in(frame).unwrap_or(0);
     frame.truncate(14);
     frame.extend(if rng.bool() {

@@ -16,7 +16,7 @@ pub enum Wrap {
     Bare,
     /// An 802.1Q tag.
     Vlan,
-    /// An 802.1ad tag, and an 802.1Q tag behind it.
+    /// An 802.1ad tag, followed by an 802.1Q tag.
     Qinq,
     /// An 802.1Q tag and an MPLS label.
     Mpls,
@@ -286,7 +286,7 @@ impl Wrap {
     }
 }
 
-/// Returns as much of a frame as fits into an IPv4 packet behind `headers` bytes.
+/// Returns as much of a frame as fits into an IPv4 packet after `headers` bytes of headers.
 fn room(frame: &[u8], headers: usize) -> &[u8] {
     let most = FRAME_MAX - IPV4_END - headers;
     &frame[..frame.len().min(most)]
@@ -299,8 +299,8 @@ fn ipv4(protocol: u8, payload: &[u8], to_b: bool) -> Vec<u8> {
     ethernet(mac(to), mac(from), TYPE_IPV4, &packet)
 }
 
-/// Encodes a frame behind two headers: a UDP header that has no checksum, and a tunnel header of
-/// two words.
+/// Encodes a frame, preceded by two headers: a UDP header that has no checksum, and a tunnel header
+/// of two words.
 fn udp(port: u16, words: [u32; 2], frame: &[u8], to_b: bool) -> Vec<u8> {
     let frame = room(frame, 16);
     let mut packet = Vec::with_capacity(16 + frame.len());

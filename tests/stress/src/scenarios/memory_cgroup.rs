@@ -130,8 +130,8 @@ const DEVICES: u16 = 100;
 /// allocation, and parts of slabs stay free.
 const SLACK: i64 = 1 << 20;
 
-/// The size of a `struct sk_buff`, in bytes. If the core does not allocate a packet's data together
-/// with the `sk_buff`, it charges the `sk_buff` to no group.
+/// The size of a `struct sk_buff`, in bytes. If the core allocates the `sk_buff` separately from
+/// the packet's data, it charges the `sk_buff` to no group.
 const DESCRIPTOR: i64 = 256;
 
 const TRIALS: &[Trial] = &[

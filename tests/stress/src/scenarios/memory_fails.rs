@@ -389,8 +389,8 @@ fn datagrams(
             }
         },
     };
-    // If there is no page fragment, the datagram's buffer comes from a slab, so a single failed
-    // allocation makes no call fail.
+    // If the allocation of a page fragment fails, the datagram's buffer comes from a slab instead.
+    // So every call succeeds although one allocation fails.
     sent.allocates(injection)?;
     Ok(())
 }
