@@ -135,7 +135,7 @@ pub(crate) enum Setting {
     Buffer(fn(&Settings) -> &AtomicU32, fn(Limits) -> u32),
 }
 
-/// The numbers that bound each other, in packets.
+/// The numbers of the window, in packets. They bound each other.
 #[derive(Clone, Copy)]
 pub(crate) struct Window {
     burst_length: u16,

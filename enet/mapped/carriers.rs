@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The protocol that carries the connection of each mapped socket, and the reason for it.
+//! A table with the protocol that carries each mapped socket's connection, and with the reason for
+//! the choice of the protocol.
 //!
-//! TCP's tables lack this information. The table here keeps it under the inode number of the
+//! TCP's tables lack this information. This table keeps it under the inode number of the
 //! descriptor, from the choice of the protocol until the descriptor is closed or disconnected.
 
 use crate::net::errno::prelude::*;

@@ -191,8 +191,8 @@ fn is_settled(esp: &mut LockedEsp<'_>, more: bool, queued: bool) -> bool {
 }
 
 /// Waits for a connection attempt in progress, and reports why sending is not possible.
-// The parameter `RECORDS` gives streams and records a copy of this function each, which is inlined
-// into its only caller. This saves 8 instructions per message.
+// Because of the parameter `RECORDS`, streams and records each have a copy of this function, which
+// is inlined into its only caller. This saves 8 instructions per message.
 #[inline(always)]
 pub(super) fn ready_to_send<const RECORDS: bool>(
     call: &Call<'_, Esp>,

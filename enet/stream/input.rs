@@ -355,7 +355,8 @@ fn process(
     carry_out(esp, skb, header, packets, outcome, now)
 }
 
-/// Does what the engine has decided after a packet, beginning with the packet itself.
+/// Carries out the decisions of the engine after a packet, beginning with the decision on the
+/// packet itself.
 #[inline]
 fn carry_out(
     esp: &mut LockedEsp<'_>,

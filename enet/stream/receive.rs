@@ -103,9 +103,9 @@ impl Unread {
     }
 
     /// Returns whether poll reports the socket readable. It is readable if at least `SO_RCVLOWAT`
-    /// bytes are unread. It is also readable if some bytes are unread and the peer may send no more
-    /// until the reader makes room. This is so if the receive buffer is half full, or if the peer
-    /// has no window.
+    /// bytes are unread. It is also readable if some bytes are unread, and possibly no more arrive
+    /// until the reader makes room. That is possible if the receive buffer is half full, or if the
+    /// peer has no window.
     #[inline]
     pub(super) fn is_readable(&self, sock: &RawSock) -> bool {
         let unread = self.count() as usize;
