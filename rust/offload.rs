@@ -106,8 +106,8 @@ pub(crate) struct Part {
 pub(crate) trait Packets: 'static {
     /// Length of the header, in bytes.
     const HEADER_LEN: usize;
-    /// Length of the part at the start of the header that distinguishes connections between the
-    /// same hosts, in bytes; at most [`Self::HEADER_LEN`].
+    /// Number of bytes at the start of the header that distinguish connections between the same
+    /// hosts; at most [`Self::HEADER_LEN`].
     const FLOW_LEN: usize;
 
     /// Returns whether a [checksum] follows each packet with `header` that is alone in its buffer.
@@ -250,9 +250,8 @@ impl<P: Packets> Registration<P> {
                 let header = slice::from_raw_parts_mut(header, P::HEADER_LEN);
                 P::cut(header, part);
                 let has_checksum = P::has_checksum(header);
-                // The sum starts at this module's header. An outer checksum adds up 16-bit words,
-                // and only the headers in front of this module's header are a whole number of such
-                // words.
+                // The sum starts at this module's header, because only the headers in front of it
+                // are a whole number of 16-bit words. An outer checksum adds up such words.
                 let from = in_front as u32;
                 if has_checksum && !checksum::append(packet, from, mask)
                     || summed_around && !bindings::skb_sum_for_outer(packet, from)

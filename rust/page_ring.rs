@@ -21,7 +21,7 @@ const MOST: usize = 128;
 /// pages mostly become free in order.
 const SEARCH: usize = 8;
 
-/// A reference to a page, possibly one of a higher order, of `size` bytes.
+/// A reference to a page of `size` bytes, which may be a page of a higher order.
 struct Page {
     page: NonNull<bindings::page>,
     size: u32,
