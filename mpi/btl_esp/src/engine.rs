@@ -43,7 +43,7 @@ pub type LinkId = usize;
 /// A message that was received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
-    /// Open MPI's tag.
+    /// The tag under which Open MPI registered the receiver of the message.
     pub tag: u8,
     /// Offset of the message's bytes in the block.
     pub start: usize,

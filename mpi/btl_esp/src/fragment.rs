@@ -40,15 +40,15 @@ struct Fragment {
 /// The callback for the completion of a put, with its arguments.
 #[derive(Debug)]
 pub struct Completion {
-    /// Open MPI's function.
+    /// The function of Open MPI to call.
     pub callback: mca_btl_base_rdma_completion_fn_t,
     /// The address of the data.
     pub address: *mut c_void,
     /// The registration of the data.
     pub handle: *mut mca_btl_base_registration_handle_t,
-    /// Open MPI's own context.
+    /// A pointer of Open MPI's that is passed to the function unchanged.
     pub context: *mut c_void,
-    /// Open MPI's own data.
+    /// A second pointer of Open MPI's that is passed to the function unchanged.
     pub data: *mut c_void,
 }
 

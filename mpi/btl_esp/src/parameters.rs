@@ -56,7 +56,8 @@ pub struct Parameters {
     pub exclude: String,
     /// Number of connections that are polled individually.
     pub polled: usize,
-    /// A connection ends if the peer's kernel does not answer for this time.
+    /// Maximum time for which the peer's kernel may leave a connection unanswered. After this time
+    /// the connection ends.
     pub timeout: Duration,
     /// The number and the timeouts of the requests that test whether a peer's interface can be
     /// reached.

@@ -47,7 +47,7 @@ impl fmt::Display for Name {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
-    /// Bytes for Open MPI's receiver with the header's tag.
+    /// Bytes for the receiver that Open MPI registered under the header's tag.
     Send = 1,
     /// A report of how many protected frames have been received on this stream.
     Acknowledgement = 2,
@@ -63,7 +63,7 @@ pub enum Kind {
 pub struct Header {
     /// Number of bytes that follow the header.
     pub length: u32,
-    /// Open MPI's tag.
+    /// The tag under which Open MPI registered the receiver of the frame's message.
     pub tag: u8,
     /// The frame's kind.
     pub kind: Kind,

@@ -167,7 +167,8 @@ fn a_peer_that_is_not_known_connects_and_is_answered() {
         at_a.messages.len() == 1
     });
     assert!(!a.knows(b.name()));
-    // Messages to the caller use the link that the caller connected.
+    // Messages to the caller use the link that the caller connected, because the caller is
+    // otherwise unknown here.
     assert!(matches!(a.send(0, 2, vec![6]), Sent::Done(_)));
     until(|| {
         at_b.listen(&mut b);
@@ -190,7 +191,7 @@ fn a_cut_link_loses_and_repeats_nothing_while_another_one_works() {
                 at_a.listen(&mut a);
                 matches!(a.links[0].state, State::Ready(_))
             });
-            // The connection's end discards the bytes that the receiver has not read.
+            // This cut of the connection discards the bytes that the receiver has not read yet.
             let cut = std::mem::replace(&mut b.links[0].state, State::Idle);
             let State::Ready(stream) = cut else {
                 panic!("it was connected: {cut:?}")
