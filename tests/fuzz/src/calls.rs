@@ -62,7 +62,7 @@ enum Kind {
 
 #[derive(Clone, Copy, Debug, Arbitrary)]
 enum Number {
-    /// The correct number.
+    /// The number that a correct packet has.
     Due,
     Near(i8),
     Any(u16),

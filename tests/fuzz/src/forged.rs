@@ -18,11 +18,11 @@ enum Event {
     Close(bool),
     Abort(bool),
     Reader(bool, bool),
-    /// Runs for a time in microseconds.
+    /// Lets this number of microseconds pass.
     Run(u16),
-    /// Rests for a time in milliseconds.
+    /// Lets this number of milliseconds pass.
     Rest(u8),
-    /// Runs for a number of events.
+    /// Lets this number of events happen: arrivals of packets and expiries of timers.
     Steps(u8),
 }
 

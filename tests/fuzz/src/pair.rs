@@ -23,11 +23,11 @@ enum Event {
     Lose(bool, u8),
     Twice(bool, u8),
     Late(bool, u8, u8),
-    /// Runs for a time in microseconds.
+    /// Lets this number of microseconds pass.
     Run(u16),
-    /// Rests for a time in milliseconds.
+    /// Lets this number of milliseconds pass.
     Rest(u8),
-    /// Runs for a number of events.
+    /// Lets this number of events happen: arrivals of packets and expiries of timers.
     Steps(u8),
     /// Sets whether a program reads at once.
     Reader(bool, bool),

@@ -126,8 +126,9 @@ fn rates(pauses: &[u8]) {
     assert!(left <= rate::BURST + now / rate::INTERVAL);
 }
 
-/// Checks the choice of a port. Ports are free or taken in runs: of each two bytes, the first gives
-/// a number of free ports, and the second gives the number of taken ports that follow.
+/// Checks the choice of a port. Ports are free or taken in runs. The first of each two bytes gives
+/// the length of a run of free ports, in units of 64 ports. The second byte gives the length of the
+/// run of taken ports that follows, in units of 256 ports.
 fn free_port(rover: u16, runs: &[u8]) {
     let mut taken = vec![false; 1 << 16];
     let mut at = usize::from(rover);

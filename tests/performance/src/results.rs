@@ -56,13 +56,13 @@ pub type Points = Vec<(f64, f64)>;
 /// All results of the measurements.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Results {
-    /// The kernel's release.
+    /// The release of the kernel that was measured.
     pub release: String,
     /// The runs in netgauge's reports, by `topic/series`.
     pub runs: BTreeMap<String, Vec<Value>>,
     /// Shares of all instructions, by `part-figure/series`.
     pub numbers: BTreeMap<String, f64>,
-    /// The cells of netgauge's `esp-params`.
+    /// The cells of the table that netgauge's `esp-params` measured.
     pub parameters: Vec<Value>,
     /// Pictures drawn by netgauge, by name.
     pub pictures: BTreeMap<String, String>,

@@ -40,7 +40,7 @@ pub const OTHERS: [Series; 5] = [TCP, UDP, RAW, EDP, ESP];
 /// A measurement that netgauge makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Topic {
-    /// Dialogues.
+    /// Dialogues: one end sends a message, and the other end sends it back.
     Dialogue,
     /// Dialogues of messages so large that only streams support them.
     LargeDialogue,
@@ -52,13 +52,13 @@ pub enum Topic {
     RampUp,
     /// A stream of ESP or TCP that shares a port with a stream of the other protocol.
     Beside,
-    /// Data in one direction.
+    /// A stream or a series of datagrams, in one direction only.
     Bulk,
     /// Dialogues over ESP with a value of `packets_to_ack`.
     Acks(u32),
-    /// Overheads.
+    /// Overheads of the calls that send and receive (the LogP model).
     LogP,
-    /// Many small messages.
+    /// Many small messages, sent without waiting for answers.
     Flood,
     /// Many small messages, each in a packet of its own.
     Records,

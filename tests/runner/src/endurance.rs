@@ -23,8 +23,8 @@ use crate::scenarios;
 use crate::step;
 
 /// A guest that prints nothing for this long is ended. The client prints at every cut and in every
-/// minute. At the end, the client prints nothing until its last connections have ended, which may
-/// take as long as a connection is allowed to last.
+/// minute. At the end, however, the client prints nothing until its last connections have ended.
+/// This may take as long as a connection is allowed to last.
 const SILENCE: Duration = Duration::from_secs(600);
 
 /// Options of the endurance run.
@@ -38,7 +38,7 @@ pub struct Options {
     seed: Option<u64>,
 }
 
-/// The counters of one side.
+/// The counters that one of the two guests reports.
 #[derive(Clone, Debug, Default, Deserialize)]
 struct Figures {
     seconds: u64,
@@ -236,8 +236,8 @@ fn follow(layout: &Layout, client: Guest, mut cable: Cable, shared: &Shared) -> 
     })
 }
 
-/// Formats the counters of both ends as a line for people. Where the counters of both ends must be
-/// equal, the line has the client's counter.
+/// Formats the counters of both ends as a line for people. If the two ends must count the same
+/// number, the line has only the client's counter.
 fn minute(near: &Figures, far: &Figures) -> String {
     let mut text = format!(
         "{:3}:{:02} min: {} cuts; {} messages, {} MB, {} connections, {} of {} datagrams back, {} packets resent; broken:",

@@ -422,7 +422,7 @@ fn read_cell(text: &str) -> Result<Cell> {
     })
 }
 
-/// Goodput of one long stream, Mbit/s.
+/// Goodput of one long stream in Mbit/s, on a cable without loss and on a cable with loss.
 struct Streams {
     lossless: f64,
     lossy: f64,

@@ -72,7 +72,7 @@ struct Options {
     names: Vec<String>,
 }
 
-/// One of several equal parts of the work.
+/// One of `count` equal parts of the scenarios.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Shard {
     index: usize,

@@ -231,9 +231,9 @@ impl Counts {
 #[derive(Debug)]
 struct Row {
     transport: &'static str,
-    /// Counts of one unit.
+    /// The counts of one unit of work: half a round trip or a KiB.
     counts: Counts,
-    /// Instructions by the guest's clock, as netgauge read it.
+    /// The number of instructions of one unit by the guest's clock, as netgauge read the clock.
     clock: f64,
 }
 

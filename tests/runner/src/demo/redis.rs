@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! An unmodified program of Debian: GETs from redis while other hosts stream to redis' host. The
-//! GETs are measured twice, over TCP and with `enet run`.
+//! Measures an unmodified program of Debian: redis answers GETs while other hosts stream to redis'
+//! host. The GETs are measured twice, over TCP and with `enet run`.
 
 use std::path::PathBuf;
 
@@ -21,7 +21,7 @@ const SCRIPT: &str = "usr/bin/redis-gets";
 const RUNS: [(&str, u32); 2] = [("", 300), ("enet run --quiet --require --", 3000)];
 
 /// The port of redis' host must carry at least this share of the port's rate. If the port carries
-/// less, the streams do not run during the requests.
+/// less, the streams did not run during the requests, so the result is an error.
 const LEAST_BUSY: f64 = 0.9;
 
 /// The results of redis-benchmark.
