@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! The command line.
+//! The command line of the program `enet`.
 
 use std::process::ExitCode;
 

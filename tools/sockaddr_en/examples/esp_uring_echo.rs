@@ -70,7 +70,7 @@ impl Operation {
     ];
 }
 
-/// A connection, with one operation in the ring at a time.
+/// A connection. The ring has at most one operation of it at a time.
 struct Connection {
     fd: OwnedFd,
     /// The peer's address, which the ring reads.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Datagrams.
+//! Sockets for EDP datagrams.
 
 use std::io;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Streams.
+//! Sockets for ESP streams.
 
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::iter::FusedIterator;

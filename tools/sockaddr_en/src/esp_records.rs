@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Records: reliable messages whose boundaries are kept.
+//! Sockets for ESP records: reliable messages whose boundaries are kept.
 
 use std::io;
 use std::net::Shutdown;

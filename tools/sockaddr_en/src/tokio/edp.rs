@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Datagrams for tokio.
+//! The socket for EDP datagrams, for tokio.
 
 use std::io;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Records for tokio.
+//! The sockets for ESP records, for tokio.
 
 use std::io;
 use std::net::Shutdown;
