@@ -35,7 +35,7 @@ const NSEC_PER_USEC: u64 = 1_000;
 /// If the setting `checksum` has this value, the link speed of a connection's device decides
 /// whether the connection asks for checksums.
 const BY_SPEED: u32 = 2;
-/// Link speed in Mbit/s from which on [`BY_SPEED`] selects checksums. At this speed, 16-bit
+/// The least link speed, in Mbit/s, for which [`BY_SPEED`] selects checksums. At this speed, 16-bit
 /// sequence numbers wrap within less than 80 ms, and a frame may be delayed for longer.
 const FAST: u32 = 10_000;
 /// Range of `mapped_wait`, in microseconds; 0 stands for no wait.
@@ -122,7 +122,7 @@ pub(crate) enum Setting {
     /// The window. A write to this file also sets `burst_length_max` to the same number, which ends
     /// granting.
     BurstLength,
-    /// One of the other numbers of the [`Window`], which bound each other.
+    /// Another number of the [`Window`]. The numbers of the window bound each other.
     Packets(fn(&mut Window) -> &mut u16),
     RoundTripTime,
     RetransmissionTimeMin,

@@ -78,8 +78,8 @@ impl Peers {
         })?
     }
 
-    /// Looks up the known facts about `to`. Called before sending a datagram that is longer than
-    /// every host accepts.
+    /// Looks up what `to` has reported, for instance before sending a datagram that some hosts
+    /// would be unable to accept.
     pub(crate) fn look_up(&self, to: &Address) -> Known {
         let nonce = || random::u32().to_be_bytes();
         self.with(to.mac, to.ifindex, |bucket, peer, now| {
@@ -112,7 +112,7 @@ impl Peers {
         .unwrap_or(false)
     }
 
-    /// Forgets the report of `peer`, which may be outdated.
+    /// Forgets the answer of `peer`, because the answer may be outdated.
     pub(crate) fn doubt(&self, peer: &Address) {
         self.with(peer.mac, peer.ifindex, |bucket, peer, _| {
             bucket.invalidate(peer)
@@ -125,7 +125,7 @@ impl Peers {
         buckets.iter_mut().for_each(|bucket| bucket.forget(ifindex));
     }
 
-    /// Returns whether another query may be answered now.
+    /// Returns whether the rate limit permits another answer now.
     pub(super) fn may_answer(&self) -> bool {
         let now = timer::now();
         self.answers

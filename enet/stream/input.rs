@@ -380,9 +380,10 @@ fn carry_out(
     apply_outcome(esp, outcome, now)
 }
 
-/// Returns whether a packet lacks a required checksum, or has a checksum too late. Checksums cannot
-/// begin after packets were sent without room for one, because a retransmission would have no room
-/// for it. A SYN needs no checksum because its sender cannot know yet that this end uses checksums.
+/// Returns whether a packet lacks a required checksum, or has a checksum too late. A checksum is
+/// too late once this end has sent packets without room for a checksum, because their
+/// retransmissions would have no room, either. A SYN needs no checksum because its sender cannot
+/// know yet that this end uses checksums.
 #[cold]
 #[inline(never)]
 fn lacks_sum(connection: &mut Connection, skb: &Skb, header: &Header) -> bool {
