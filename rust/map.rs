@@ -149,9 +149,9 @@ impl<P: Protocol> Map<P> {
             Ok(()) => {
                 // The map keeps this reference.
                 forget(held);
-                // Pairs with the fence of `for_each_held`. Without both fences, each processor
-                // could read the other's data before its own store is visible to the other
-                // processor.
+                // Pairs with the fence of `for_each_held`. Both fences are needed. Otherwise each
+                // processor could read the other's data before its own store is visible to the
+                // other processor.
                 fence(SeqCst);
                 Ok(())
             }

@@ -93,7 +93,8 @@ impl Queue {
     #[inline]
     pub(crate) fn first(&self) -> Option<&Buffer> {
         let skb = self.next(self.head())?;
-        // SAFETY: The buffer is in the queue, which is borrowed: it stays there, unchanged.
+        // SAFETY: The buffer is in the queue, which is borrowed, so the buffer stays there
+        // unchanged.
         Some(unsafe { Buffer::from_raw(skb) })
     }
 

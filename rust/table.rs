@@ -29,8 +29,8 @@ use core::{
     },
 };
 
-/// One of the two links by which a table contains a socket. By each link, a socket can be in one
-/// table at a time.
+/// A link that puts sockets into tables. A socket has two links. By means of each link, the socket
+/// can be in at most one table at a time.
 ///
 /// # Safety
 ///
@@ -39,7 +39,7 @@ use core::{
 pub(crate) unsafe trait Link: 'static {
     /// Offset of the node in `struct sock`.
     const OFFSET: usize;
-    /// Returns the membership of a socket in a table by this link.
+    /// Returns the membership of a socket in the table that contains it by means of this link.
     fn member(memberships: &Memberships) -> &Membership;
 }
 
@@ -73,7 +73,7 @@ unsafe impl Link for PortLink {
 #[derive(Default)]
 pub(crate) struct Membership(AtomicPtr<Bucket>);
 
-/// A socket's memberships, by link.
+/// A socket's membership for each of its two links.
 #[derive(Default)]
 pub(crate) struct Memberships {
     lookup: Membership,
@@ -110,11 +110,11 @@ fn is_end(link: *mut bindings::hlist_nulls_node) -> bool {
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Walk {
     pub(super) bucket: u32,
-    /// Number of visited sockets in that bucket.
+    /// Number of sockets of the bucket `bucket` that the walk has visited.
     pub(super) visited: u32,
 }
 
-/// A hash table of sockets of protocol `P`, with a power of two of buckets.
+/// A hash table of sockets of protocol `P`. The number of buckets is a power of two.
 ///
 /// # Invariants
 ///
@@ -357,8 +357,8 @@ impl<P: Protocol, L: Link> TableGuard<'_, P, L> {
             .map_err(|_| EINVAL)?;
         // The table keeps this reference.
         forget(held);
-        // SAFETY: The table is locked. The socket was in no table by this link, and since `member`
-        // is set, no one else uses the node.
+        // SAFETY: The table is locked. The node of this link was in no table, and since `member` is
+        // set, no one else uses the node.
         unsafe { bindings::hlist_nulls_add_head_rcu(Self::link(sock), bucket.0.get()) };
         Ok(())
     }

@@ -32,8 +32,8 @@ const SOCK_STREAM: u32 = bindings::sock_type_SOCK_STREAM;
 ///
 /// # Invariants
 ///
-/// `raw` is valid as long as the call runs: this value holds a reference (`own`), or the code that
-/// made the call holds one.
+/// `raw` is valid as long as the call runs, because this value holds a reference to the notice
+/// (`own`), or the code that made the call holds one.
 pub(super) struct Notice {
     raw: NonNull<bindings::ubuf_info>,
     /// Whether this value holds a reference.

@@ -101,7 +101,7 @@ impl<M: Streams> Tables<M> {
         }
     }
 
-    /// Returns the table of a family of which a socket exists.
+    /// Returns the table of `family`, of which a socket exists, so the table is complete.
     pub(super) fn of(&self, family: u16) -> &Table {
         // SAFETY: The table was complete before the kernel learnt of it, and a socket is created
         // only after that.
@@ -169,8 +169,8 @@ impl<M: Streams> Tables<M> {
         // TCP's `compat_ioctl` handles the commands whose arguments have a different layout in
         // 32-bit programs, and passes the others to `ioctl`.
         ops.getsockopt = Some(calls::getsockopt::<M>);
-        // If TCP ever has a `getsockopt_iter`, the core would call it instead of the module's
-        // function.
+        // If a later kernel's TCP had a `getsockopt_iter`, the core would call it instead of the
+        // module's function.
         ops.getsockopt_iter = None;
         ops.sendmsg = Some(calls::sendmsg::<M>);
         ops.recvmsg = Some(calls::recvmsg::<M>);
