@@ -146,9 +146,9 @@ impl Crowd {
     }
 
     /// Returns the cost of half a round trip of one byte, in nanoseconds. The result is the average
-    /// over `connections` connections, which are spread evenly over the open ones and used one
-    /// after the other. If the guest's clock counts instructions, this is the number of
-    /// instructions of both ends together.
+    /// over `connections` connections, which are chosen evenly from all open connections and used
+    /// one after the other. If the guest's clock counts instructions, the result is the number of
+    /// instructions that both ends together execute.
     ///
     /// # Errors
     /// If a call fails.
@@ -186,7 +186,7 @@ impl Crowd {
         Ok(started.elapsed().as_nanos() as f64 / f64::from(halves))
     }
 
-    /// Returns `connections` of the open connections, spread evenly over all of them.
+    /// Returns `connections` connections, which are chosen evenly from all open connections.
     fn spread(&self, connections: usize) -> impl Iterator<Item = &(Socket, Socket)> {
         let step = (self.pairs.len() / connections).max(1);
         self.pairs.iter().step_by(step).take(connections)

@@ -91,7 +91,7 @@ pub fn edp_summed(source: u16, destination: u16, payload: &[u8]) -> Vec<u8> {
 /// Number of bytes of EDP's header.
 pub const EDP_HEADER: usize = 6;
 
-/// Number of bytes in front of an ESP frame's payload: Ethernet's header and ESP's.
+/// Number of bytes in front of an ESP frame's payload: Ethernet's header and ESP's header.
 pub const ESP_HEADERS: usize = 14 + 11;
 
 /// ESP's header.

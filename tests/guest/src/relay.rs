@@ -317,7 +317,8 @@ fn is_ours(frame: &[u8]) -> bool {
 
 fn run(shared: &Shared, ports: &[PacketSocket; 2], seed: u64) {
     // On a single processor, the relay gets priority, because a wire does not wait for the hosts at
-    // its ends. With more processors a slow kernel would let the relay monopolize one of them.
+    // its ends. If there are more processors, the relay gets no priority, because in a slow kernel
+    // it would monopolize one of them.
     if thread::available_parallelism().is_ok_and(|processors| processors.get() == 1) {
         if let Err(error) = first_of_all() {
             note(&format!("a wire: {error:#}"));

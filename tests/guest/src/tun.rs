@@ -50,7 +50,8 @@ impl Tun {
         let loaded = finish(Command::new("modprobe").arg("tun"), "");
         let path = "/dev/net/tun";
         // The device belongs to the namespace in which the file was opened. If writes to the file
-        // may block, the driver copies the bytes to memory that GRO cannot merge.
+        // may block, the driver copies the bytes to memory that GRO cannot merge. So the file is
+        // non-blocking for frames that GRO shall merge.
         let flags = match carries {
             Carries::PolledFrames => libc::O_NONBLOCK,
             _ => 0,

@@ -49,7 +49,7 @@ impl Symbols {
     }
 
     /// Returns the address range of the kernel's function `name`, up to the beginning of the next
-    /// one.
+    /// function.
     ///
     /// # Errors
     /// If there is none.
