@@ -292,7 +292,7 @@ impl<'a> Side<'a> {
         Ok(())
     }
 
-    /// Connects a stream from `a` to `b`; returns the client's end and the server's.
+    /// Connects a stream from `a` to `b`; returns the client's end and the server's end.
     ///
     /// # Errors
     /// The errno of the failing call.

@@ -266,7 +266,8 @@ fn accepted(side: &Side<'_>, trace: &Trace) -> Outcome {
 fn bytes(side: &Side<'_>, trace: &Trace) -> Outcome {
     let (a, b) = pair(side)?;
     trace.see("set", set(&a, TX_SOFTWARE | SOFTWARE | OPT_TSONLY | OPT_ID));
-    // Each send is acknowledged before the next one, so no packet carries bytes of two sends.
+    // The bytes of each send are acknowledged before the next send, so no packet carries bytes of
+    // two sends.
     send_apart(&a, &[b"a", b"bcd", b"ef"])?;
     see(trace, "report", &a, 3)?;
     receives(&b, b"abcdef")

@@ -115,7 +115,8 @@ fn stream_signal_omitted_for_a_sleeping_reader(side: &Side<'_>, trace: &Trace) -
     let (client, server) = side.stream(138)?;
     let driven = Driven::new(&server)?;
     let call = || server.receive(&mut [0; 10], 0);
-    // The sleeping call gets the data; a signal would only interrupt that call.
+    // The sleeping call gets the data. So the kernel sends no signal, which would only interrupt
+    // that call.
     let _ = trace.sleeping("receive", libc::SYS_recvfrom, call, |_| {
         Ok(client.send_all(b"data")?)
     })?;
