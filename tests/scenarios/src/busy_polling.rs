@@ -53,7 +53,7 @@ fn polled(host: &Host) -> Result<u64> {
     Ok(value.parse()?)
 }
 
-/// A guard that sets `net.core.busy_poll` while it exists. Without this setting, `poll` never polls
+/// A guard that sets `net.core.busy_poll` while it exists. Only with this setting does `poll` poll
 /// a device.
 struct Sysctl;
 

@@ -56,8 +56,8 @@ fn other_interface(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// The module keeps ports in a table of 1024 buckets. One socket moves between two buckets without
-/// a pause, while datagrams arrive for another socket in one of these buckets.
+/// The module keeps ports in a table of 1024 buckets. In this test one socket moves between two
+/// buckets without a pause, while datagrams arrive for another socket in one of these buckets.
 fn port_changes(lab: &Lab) -> Outcome {
     const BUCKETS: u16 = 1024;
     let (datagrams, moves_at_least) = (100_000 / factor(), 100 / factor());

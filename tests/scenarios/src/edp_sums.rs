@@ -80,7 +80,8 @@ fn wrong(lab: &Lab) -> Outcome {
     let socket = lab.a.edp_bound(713)?;
     let send = |packet: &[u8]| wire.send(&ethernet(lab.a.mac, lab.b.mac, ETH_P_EDP, packet));
     let whole = edp_summed(5, 713, b"with a sum");
-    // Flips one bit of each byte in turn, also in the ports and the length.
+    // Flips one bit of each byte, one byte after the other, including the bytes of the ports and
+    // the length.
     for place in 0..whole.len() {
         let mut damaged = whole.clone();
         damaged[place] ^= 1;

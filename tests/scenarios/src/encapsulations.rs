@@ -60,8 +60,8 @@ const QINQ: Encapsulation = Encapsulation::Device(
 enum Offloads {
     /// The device segments everything, like a veth pair.
     All,
-    /// The device segments packets of tunnels, but not SCTP's packets. ESP's packets need the same
-    /// feature as SCTP's.
+    /// The device segments packets of tunnels, but not packets of SCTP or ESP. Both protocols need
+    /// the same feature of the device.
     Common,
     /// The device has no offloads. It segments nothing, computes no checksums, and accepts only
     /// packets whose bytes are contiguous.

@@ -21,8 +21,8 @@ fn note_faults(lab: &Lab) {
     note(&format!("the wire: {:?}", lab.relay().tally()));
 }
 
-/// Data move in both directions. Each direction loses 5 %, duplicates 1 % and corrupts 1 % of the
-/// frames.
+/// In this test data move in both directions. The wire loses 5 %, duplicates 1 % and corrupts 1 %
+/// of the frames in each direction.
 fn bad_wire(lab: &Lab) -> Outcome {
     let (client, server) = lab.esp_pair(400)?;
     lab.relay().set_faults(Faults::HARSH);

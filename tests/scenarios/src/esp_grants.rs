@@ -91,7 +91,8 @@ fn buffers(lab: &Lab) -> Outcome {
     const SEND: i32 = libc::SO_SNDBUF;
     const RECEIVE: i32 = libc::SO_RCVBUF;
     let load = Load::of(8 << 20, 1 << 20, 895);
-    // The sizes of the sender's and the receiver's buffer, before and after a transfer.
+    // Returns the sizes of the sender's send buffer and the receiver's receive buffer, before and
+    // after a transfer.
     let sizes = |port, prepare: &dyn Fn(&Socket, &Socket) -> Outcome| {
         let (client, server) = lab.esp_pair(port)?;
         prepare(&client, &server)?;

@@ -52,7 +52,7 @@ fn heard(lab: &Lab) -> Result<Vec<(EspHeader, usize)>> {
         }
     }
     // Each processor has a queue of its own for a veth's frames, so a frame may overtake another
-    // when the sender changes processors.
+    // when the sender changes processors. Therefore the frames are sorted.
     let start = frames.first().map_or(0, |(header, _)| header.sequence);
     frames.sort_by_key(|(header, _)| header.sequence.wrapping_sub(start) as i16);
     Ok(first_time(&frames))

@@ -195,8 +195,8 @@ fn silent_sender() -> Outcome {
     let mut silent = HandMade::connect(silent, receiver, 811)?;
     let (silents_end, _) = listener.accept(0).context("accepting the silent one")?;
     silent.send(flag::ACK | flag::TXS, b"!")?;
-    // Once the silent sender's byte has arrived, the receiver expects the rest of the announced
-    // transmission.
+    // Once the silent sender's byte has arrived, the receiver expects the remaining bytes of the
+    // announced transmission.
     silents_end.receive_exact(&mut [0])?;
     let before = receiver.counter(OVERRUNS)?;
     same(before, 0, "turns taken before anyone was silent")?;

@@ -161,13 +161,13 @@ fn slept_before(lab: &Lab) -> Outcome {
     exchange(&client, &server)
 }
 
-/// SYNs are sent from pages of this process. The process turns the option for mapped connections
-/// into an unknown one and back while the server reads the option.
+/// In this test the kernel sends SYNs from pages of this process. While the server reads their
+/// option for mapped connections, the process turns that option into an unknown one and back.
 fn changing_syn(lab: &Lab) -> Outcome {
     const PORT: u16 = 979;
     const FRAMES: u16 = 100;
     const HEADERS: usize = 14 + 11;
-    /// The bits that turn the option's type into an unknown one.
+    /// The bits whose change turns the option's type into an unknown type.
     const BITS: u8 = 8 ^ 99;
     let sends = 60 / factor() as u16;
     known(lab)?;

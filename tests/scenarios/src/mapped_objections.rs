@@ -61,7 +61,8 @@ fn carried(lab: &Lab, listener: &Socket, port: u16, by_esp: bool) -> Result<[Soc
     Ok([client, server])
 }
 
-/// Each row: a command for `ip`, the command that undoes it, and whether TCP connects in between.
+/// Each row: a command for `ip`, the command that undoes the first one, and whether TCP connects
+/// between the two commands.
 const POLICIES: [(&str, &str, bool); 4] = [
     (
         "policy add src 192.168.7.0/24 dst 10.0.0.2/32 dir in tmpl proto esp mode transport",

@@ -29,7 +29,8 @@ fn by_tcp(lab: &Lab) -> Outcome {
 }
 
 /// Connects a client of `a` to a listener of `b`, and returns the client and the accepted socket.
-/// `connects` is the client's family and protocol, and `listens` is the listener's.
+/// `connects` is the client's family and protocol, and `listens` is the listener's family and
+/// protocol.
 pub fn connect(
     lab: &Lab,
     listens: (i32, i32),

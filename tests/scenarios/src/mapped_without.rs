@@ -83,7 +83,8 @@ fn first_connection() -> Outcome {
         "connecting takes {plain:.0} us, mapped {first:.0} once, and {later:.0}"
     ));
     ensure!(first >= WAIT, "the first one has not waited");
-    // While the guest is idle, its clock follows the machine's, so the measured wait may be longer.
+    // While the guest is idle, its clock follows the machine's clock, so the measured wait may be
+    // longer than `WAIT`.
     ensure!(first <= 3.0 * WAIT, "the first one is too late");
     ensure!(later <= plain * (1.0 + MOST), "mapped ones are late");
     Ok(())

@@ -25,8 +25,8 @@ const POLLED: [&str; 7] = ["tcp", "udp", "raw", "edp", "esp", "esp-records", "un
 /// Transports whose connections netgauge can set up by the thousand.
 const STREAMS: [&str; 4] = ["tcp", "esp", "unix", "tipc"];
 
-/// Runs a client with these options on the first host, and returns its report of the path to the
-/// second.
+/// Runs a client with these options on the first host, and returns the client's report of the path
+/// to the second host.
 fn measure(lab: &Lab, options: &str) -> Result<Value> {
     let output = client(&lab.a, options)?;
     let report = report(&output)?;

@@ -23,7 +23,7 @@ const FRAME: usize = 14 + MTU;
 /// The number of whole frames that a port's buffer of 128 KiB holds.
 const HELD: usize = (128 << 10) / FRAME;
 
-/// Sends `count` full frames from the second host to the first.
+/// Sends `count` full frames from the second host to the first host.
 fn flood(switch: &Switch, count: usize) -> Outcome {
     let [receiver, sender] = &switch.hosts[..] else {
         anyhow::bail!("two hosts are needed");

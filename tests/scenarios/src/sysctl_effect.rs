@@ -51,7 +51,8 @@ fn sender(lab: &Lab) -> Outcome {
         expect(1, "the smallest window").with_context(|| format!("round {round}"))?;
     }
     knobs.set("burst_length", 80)?;
-    // A timer of the connection may expire in between, and then the sender recomputes its window.
+    // A timer of the connection may expire between this change and the count of the packets. Then
+    // the sender recomputes its window.
     let first = expect_either([1, 60], "a window that was opened before the change")?;
     let mut expect = |count, what: &str| expect_either([count; 2], what).map(drop);
     expect(60, "a larger window, as large as the SYN told")?;
@@ -118,7 +119,7 @@ fn unequal(lab: &Lab) -> Outcome {
     // This is longer than most pauses of a busy machine.
     there.set("round_trip_time", 5_000)?;
     here.set("retransmission_time_min", 1_000_000)?;
-    // The sender's `burst_length`, and its receiver's `packets_to_ack`.
+    // Each pair: the `burst_length` of the sender, and the `packets_to_ack` of the receiver.
     for (port, (burst, to_ack)) in (81..).zip([(32, 32), (21, 32), (8, 10), (1, 32)]) {
         there.set("burst_length", 64)?;
         there.set("packets_to_ack", to_ack)?;

@@ -98,7 +98,7 @@ fn over_losses(lab: &Lab) -> Result<(Socket, Socket)> {
 }
 
 fn requests(lab: &Lab) -> Outcome {
-    // Each event reports a buffer. Without segmentation, a buffer is one packet.
+    // Each event reports one buffer. A buffer that has a single segment is one packet.
     for host in [&lab.a, &lab.b] {
         host.namespace
             .run("ip", &["link", "set", DEVICE, "gso_max_segs", "1"])?;

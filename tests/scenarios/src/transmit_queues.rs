@@ -21,7 +21,8 @@ scenarios! {
 
 /// A device on top of `eth0`. `eth0` has two transmit queues.
 struct Kind {
-    /// The devices that are the stream's ends, at the sender's and at the receiver's host.
+    /// The two devices between which the stream runs: the device of the sender's host, and the
+    /// device of the receiver's host.
     ends: [&'static str; 2],
     /// Lines for `ip` to set up `eth0` of the sender and of the receiver. The sender's `eth0` is
     /// down when they run.

@@ -14,8 +14,9 @@ scenarios! {
 /// `ARPHRD_ETHER`, <linux/if_arp.h>.
 const ETHER: u16 = 1;
 
-/// The program that owns this tun device declares it to be Ethernet, but its packets have no
-/// Ethernet header. Unrelated memory is in front of a packet, where the sender's address would be.
+/// In this test the program that owns a tun device declares the device to be Ethernet, but writes
+/// packets without an Ethernet header. So unrelated memory is in front of a packet, where the
+/// sender's address would be.
 fn without_header(lab: &Lab) -> Outcome {
     const COUNT: u32 = 500;
     let host = &lab.a;
