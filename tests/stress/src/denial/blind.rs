@@ -80,7 +80,7 @@ impl fmt::Display for Accepted {
 }
 
 /// How many acknowledgement numbers the host accepts in the busy connection: the number of each
-/// packet in flight, and the number that follows the last one.
+/// packet in flight, and the number that follows the last of these numbers.
 const IN_FLIGHT: u32 = WINDOW as u32 + 1;
 /// The number of plausible sequence numbers in an empty packet. They differ from the expected
 /// number by at most twice the largest window, in either direction. A probe makes one more number

@@ -7,9 +7,10 @@ use guest::patience::factor;
 use guest::prelude::*;
 use serde::Serialize;
 
-/// The tolerance for memory, in KiB. From the third quarter of a run to the last one, the median of
-/// available memory may fall by this much. The median of slab memory may grow by this much. A bound
-/// per connection would depend on the machine's speed; other checks count leaked sockets.
+/// The tolerance for memory, in KiB. From the third quarter of a run to its last quarter, the
+/// median of available memory may fall by this much, and the median of slab memory may grow by this
+/// much. A bound per connection would depend on the machine's speed; other checks count leaked
+/// sockets.
 const BOUND: i64 = 8 << 10;
 
 /// The tolerance for the change from before the traffic to after it, in KiB. It includes threads,

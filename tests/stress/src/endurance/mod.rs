@@ -34,10 +34,10 @@ use guest::relay::{Mode, Relay};
 use lanes::{Client, Road, LANES};
 use memory::{Memory, Samples};
 
-/// The server's port for both protocols, and the client's for datagrams.
+/// The server's port for both protocols, and the client's port for datagrams.
 const PORT: u16 = 2880;
 
-/// Addresses of the client's and the server's device.
+/// The addresses of the client's device and of the server's device.
 const CLIENT: [u8; 6] = [2, 0, 0, 0, 0, 1];
 const SERVER: [u8; 6] = [2, 0, 0, 0, 0, 2];
 

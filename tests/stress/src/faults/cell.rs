@@ -115,7 +115,8 @@ impl Cell {
     /// frames were lost and the protocol neither requested nor retransmitted anything.
     fn judge(&self, tally: &Tally, figures: &Figures) -> Outcome {
         let faults = &self.wire.faults;
-        // If about twenty faults of a kind are expected and none happened, the wire is broken.
+        // If about twenty faults of a kind are expected and no such fault happened, the wire is
+        // broken.
         let frames = tally.forwarded.load(Relaxed) as f64 / 4.0;
         for (what, share, counter) in [
             ("lost", faults.loss, &tally.lost),

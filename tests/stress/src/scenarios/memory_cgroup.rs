@@ -135,7 +135,7 @@ const SLACK: i64 = 1 << 20;
 const DESCRIPTOR: i64 = 256;
 
 const TRIALS: &[Trial] = &[
-    // This trial must be the first, since the others leave free room in the slab caches.
+    // This trial must be the first, since each other trial leaves free room in the slab caches.
     Trial {
         what: "connections, both ends",
         count: 1500,
@@ -303,7 +303,7 @@ fn settle(group: &Group) -> Outcome {
     let mut charged = group.all()?;
     loop {
         // Each call waits for a grace period. On an idle host the callbacks of the first period
-        // have run by the end of the second.
+        // have run by the end of the second period.
         for _ in 0..2 {
             // SAFETY: The call takes three integers and no pointer.
             check(unsafe { libc::syscall(libc::SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0) })

@@ -96,7 +96,8 @@ fn listen(lab: &Lab, injection: &Injection) -> Outcome {
         call: &|socket| socket.listen(1000),
         judge: &|socket| accepts(lab, &socket),
     };
-    // A further call of `listen`, for a longer queue, allocates nothing.
+    // This tests only the first `listen` of a socket. A second call, for a longer queue, would
+    // allocate nothing.
     begun.refuses(injection).map(drop)
 }
 
@@ -162,7 +163,7 @@ impl<'a> Sending<'a> {
         Ok(())
     }
 
-    /// Sends the rest, and checks that everything arrives.
+    /// Sends the remaining bytes, and checks that all bytes arrive.
     fn arrives(self) -> Result<()> {
         self.from.send_all(&self.bytes[self.sent..])?;
         comes_next(self.to, self.bytes)
@@ -592,8 +593,8 @@ fn ending() -> Outcome {
 /// Creates the two sockets of a trial.
 type Prepare<'a> = &'a dyn Fn() -> Result<(Socket, Socket)>;
 
-/// Shuts down the sending side of the first of two sockets. That socket has sent "last" to the
-/// other one.
+/// Shuts down the sending side of the first of two sockets. This first socket has sent "last" to
+/// the second one.
 fn shutdown(injection: &Injection, prepare: Prepare<'_>) -> Outcome {
     let half = Trial {
         what: "shutdown",
@@ -613,7 +614,7 @@ fn shutdown(injection: &Injection, prepare: Prepare<'_>) -> Outcome {
     Ok(())
 }
 
-/// Closes the first of two sockets; `judge` checks the other one.
+/// Closes the first of two sockets; `judge` checks the second one.
 fn close(
     injection: &Injection,
     what: &str,

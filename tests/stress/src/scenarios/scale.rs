@@ -253,7 +253,7 @@ fn one_port_for_many(lab: &Lab) -> Outcome {
     })
 }
 
-/// The ports to one destination do not reveal the ports to a different one.
+/// The ports that a client uses to one destination must not reveal its ports to other destinations.
 fn unforeseen(lab: &Lab) -> Outcome {
     const COUNT: u16 = 64;
     let mut ports = Vec::new();
@@ -267,13 +267,14 @@ fn unforeseen(lab: &Lab) -> Outcome {
         .windows(2)
         .filter(|pair| pair[0].abs_diff(pair[1]) < 100)
         .count();
-    // With independent ports, the distance is this small for about one of eighty pairs of
-    // successive ports.
+    // If the ports are independent, two successive ports differ by less than 100 in about one of
+    // eighty pairs.
     ensure!(
         near < 8,
         "{near} of {COUNT} ports follow the one before: {ports:?}"
     );
-    // A port to one destination is not used again soon.
+    // After a connection to a destination has ended, its port is not soon used again for that
+    // destination.
     let listener = lab.b.esp_listener(PORT, 4)?;
     let mut seen = BTreeSet::new();
     for _ in 0..200 {
