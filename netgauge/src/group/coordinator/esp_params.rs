@@ -44,7 +44,7 @@ pub struct ParamsReport {
     pub server_index: usize,
     /// Number of clients.
     pub clients: usize,
-    /// Bytes that each client sent in a round.
+    /// The number of bytes that each client sent in a round.
     pub size: u64,
     /// Rate of the server's link, bit/s.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -64,7 +64,7 @@ pub struct ParamsReport {
     pub record: Option<Record>,
 }
 
-/// One pair of parameters.
+/// The results for one pair of values of the two parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Cell {
     /// The values of the two parameters.
@@ -74,7 +74,7 @@ pub struct Cell {
     pub rounds: u32,
     /// Number of rounds that failed.
     pub errors: u32,
-    /// Payload of all clients per second.
+    /// The goodput: the payload of all clients per second.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub goodput_bit_per_s: Option<Goodput>,
     /// The goodput as a share of the link's rate, if this rate was given.

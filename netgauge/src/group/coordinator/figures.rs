@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::mesh::MeshRound;
 use crate::summary::jain;
 
-/// One round of a server and its clients.
+/// The figures of one round of a server and its clients.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Round {
     /// The time from the byte that starts the first member to the end of the round, nanoseconds.

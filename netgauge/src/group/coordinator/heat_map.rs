@@ -14,7 +14,7 @@ use crate::report::clients;
 use crate::report::columns::short;
 use crate::sizes::human;
 
-/// Edge of a cell, pixels.
+/// The length of a cell's edge, pixels.
 const CELL: i32 = 56;
 /// Room above the cells, for the title, pixels.
 const TOP: i32 = 64;
@@ -53,7 +53,7 @@ pub struct HeatMap {
     pub rows: Vec<u32>,
     /// Values of `burst_length`, from left to right.
     pub columns: Vec<u32>,
-    /// Median goodput in bit/s by row and column, where it was measured.
+    /// The median goodput by row and column, bit/s. A pair that was not measured has `None`.
     pub cells: Vec<Vec<Option<u64>>>,
     /// The maximum value, bit/s. The last colour of the scale stands for it.
     pub most: u64,

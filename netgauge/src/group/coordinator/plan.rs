@@ -75,16 +75,16 @@ pub struct Plan {
     pub media: Vec<Medium>,
     /// Numbers of clients, each at least 1 and below the number of participants.
     pub clients: Vec<usize>,
-    /// Bytes that each client sends in a round, ascending.
+    /// The numbers of bytes that each client sends in a round, ascending.
     pub sizes: Vec<u64>,
-    /// Rounds per size; in a bisection, pairings per size.
+    /// The number of rounds per size; in a bisection, the number of pairings per size.
     pub tests: u32,
     /// The number of warm-up rounds before the tests of each size; in a bisection, before the test
     /// of each pairing.
     pub warmup: u32,
     /// ESP's parameters, in pattern esp-params.
     pub grid: Grid,
-    /// Index of the server; `None` if it is chosen at random.
+    /// The index of the server. If it is `None`, the server is chosen at random.
     pub server: Option<usize>,
     /// The seed of the choice of the server, or of the pairs.
     pub seed: u64,

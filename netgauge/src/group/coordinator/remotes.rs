@@ -74,7 +74,8 @@ impl Group {
                 Location::Server { host, port } => {
                     let control = reach(host, *port, options.wait, options.measuring.give_up)?;
                     if interface.is_none() {
-                        // Processes on this host use the interface that leads to this server.
+                        // If no interface is named, the processes on this host use the one that
+                        // leads to this server.
                         let local = control.addresses()?.0.ip();
                         interface = Interface::by_ip(local).ok().map(|found| found.name);
                     }
@@ -168,7 +169,8 @@ impl Group {
         self.remotes[who].gone.is_none()
     }
 
-    /// Names the participants that are gone, if any.
+    /// Returns the names of the participants that are gone, with the reasons, as text for an error.
+    /// Returns `None` if no participant is gone.
     pub fn gone(&self) -> Option<String> {
         let gone: Vec<_> = self.remotes.iter().filter_map(gone_text).collect();
         (!gone.is_empty()).then(|| gone.join("; "))

@@ -43,7 +43,7 @@ pub type GroupRun = Run<GroupRow>;
 /// The results for one size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct GroupRow {
-    /// Bytes of a message.
+    /// The size of a message, bytes.
     pub size: u64,
     /// Number of rounds, pairings or remote calls measured.
     pub rounds: u32,

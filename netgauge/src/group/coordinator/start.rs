@@ -25,7 +25,7 @@ const LOOK: Duration = Duration::from_millis(10);
 /// The exit status of a shell that has not found the program.
 const NO_PROGRAM: i32 = 127;
 
-/// Arguments of a participant that uses `interface`.
+/// Returns the arguments of a participant that uses `interface`.
 fn arguments(options: &Options, interface: Option<&str>) -> Vec<String> {
     let mut arguments = Vec::new();
     if let Some(interface) = interface {

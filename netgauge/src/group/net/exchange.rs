@@ -56,9 +56,9 @@ struct State {
     receives: bool,
     /// Whether this member sends a message to the peer.
     sends: bool,
-    /// Bytes of the peer's message that were received.
+    /// The number of bytes of the peer's message that were received.
     received: u64,
-    /// Bytes of this member's message that were written.
+    /// The number of bytes of this member's message that were written.
     sent: u64,
     /// A byte to write before the message.
     before: Option<u8>,
@@ -679,7 +679,7 @@ mod tests {
                 good_client(clients.remove(0));
                 drop(silent);
             },
-            // Enough time to serve the other client on a busy machine.
+            // This time is enough to serve the other client on a busy machine.
             Duration::from_secs(5),
         );
         assert_eq!(broken.members, [1]);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Flows: the senders and receivers of messages in a round.
+//! Flows: which members of a mesh send messages in a round, and to which members.
 
 use serde::{Deserialize, Serialize};
 
 use super::links::CLOCK;
 
-/// Senders and receivers of a round.
+/// The senders and the receivers of a round.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Flows {
     /// Every other member sends to member 0.

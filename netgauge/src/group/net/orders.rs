@@ -58,20 +58,20 @@ pub enum Order {
     Identify,
     /// Set ESP's parameters in this network namespace.
     SetParameters(EspParameters),
-    /// Restore the values from before the first `SetParameters`.
+    /// Restore the values that the parameters had before the first `SetParameters`.
     RestoreParameters,
 }
 
 /// The two parameters that `esp-params` varies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EspParameters {
-    /// Window during bulk transfer, packets.
+    /// The window during bulk transfer, packets.
     pub burst_length: u32,
-    /// Packets that make an acknowledgement due, at most `burst_length`.
+    /// The number of packets that make an acknowledgement due. It is at most `burst_length`.
     pub packets_to_ack: u32,
 }
 
-/// How to open a transport.
+/// The transport that members open, and its congestion control.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Opening {
     /// Transport's name.

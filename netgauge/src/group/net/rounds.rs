@@ -16,7 +16,7 @@ const PERIOD: u64 = 251;
 /// Rounds of one size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Series {
-    /// Bytes that each client sends in a round.
+    /// The number of bytes that each client sends in a round.
     pub size: u64,
     /// Number of rounds.
     pub rounds: u32,

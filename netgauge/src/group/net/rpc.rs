@@ -30,7 +30,7 @@ const REPLY: u8 = b'A';
 /// The byte with which the server ends a stream.
 const ENOUGH: u8 = b'E';
 
-/// Bytes of a block of a stream.
+/// The size of one block of a stream, bytes.
 const BLOCK: u64 = 64 << 10;
 /// The first byte of a block that is not the last one. Bytes of messages are always smaller.
 const MORE: u8 = 0xfe;
@@ -43,9 +43,9 @@ const UNDER_WAY: u64 = 8 * BLOCK;
 /// The clients that send streams while the caller calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Load {
-    /// No client.
+    /// No client sends a stream.
     None,
-    /// All other clients.
+    /// All clients except the caller send streams.
     Streams,
 }
 
@@ -63,9 +63,9 @@ pub struct RpcSeries {
 /// The results of a member.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RpcTimes {
-    /// The caller: the time of each call, nanoseconds.
+    /// The caller: the times that its calls took, nanoseconds.
     pub times_ns: Vec<u64>,
-    /// The server: bytes that arrived from all streams during the calls.
+    /// The server: the number of bytes that arrived from all streams during the calls.
     pub bytes: u64,
     /// The server: the duration of the calls, nanoseconds.
     pub ns: u64,

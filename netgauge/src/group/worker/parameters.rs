@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! ESP's parameters of this network namespace, `/proc/sys/esp/*`: set for a time, then restored.
+//! ESP's parameters of this network namespace (`/proc/sys/esp/*`), which are set for a time and
+//! then restored.
 
 use std::fs;
 use std::io;
@@ -33,7 +34,7 @@ trait Store {
     fn write(&mut self, name: &str, value: u32) -> Result<()>;
 }
 
-/// `/proc/sys/esp` in the network namespace of the calling thread.
+/// The store `/proc/sys/esp`, in the network namespace of the calling thread.
 struct Sysctl;
 
 impl Store for Sysctl {
