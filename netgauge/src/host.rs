@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! This host's interfaces, and waiting for descriptors.
+//! This host's network interfaces. Also a function that waits for descriptors.
 
 use std::io;
 use std::net::IpAddr;

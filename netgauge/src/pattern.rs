@@ -4,7 +4,7 @@
 
 use crate::sizes::SizeSpec;
 
-/// The pattern that measures remote calls while other hosts send streams.
+/// The name of the pattern that measures remote calls while other hosts send streams.
 pub const LOADED_LATENCY: &str = "loaded-latency";
 
 /// The facts about a pattern that the command line and reports use.

@@ -52,7 +52,8 @@ fn own_options(pattern: &Pattern) -> Vec<&'static str> {
     let parts: &[&[&str]] = match (pattern.roles(), name) {
         (None, "flood") => &[PAIR, SOCKETS, &["eor"]],
         (None, "bulk") => &[PAIR, SOCKETS, &["block"]],
-        // This pattern leaves the socket options of its connections at the system's defaults.
+        // Pattern setup uses the system's defaults for its connections, so it has no socket
+        // options.
         (None, "setup") => &[PAIR],
         (None, _) => &[PAIR, SOCKETS],
         (Some(Roles::Clients), LOADED_LATENCY) => &[GROUP, CLIENTS, &["congestion", "pause"]],

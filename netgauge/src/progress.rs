@@ -6,7 +6,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::report::Report;
 
-/// Receives the progress of a run.
+/// A receiver of a run's progress.
 pub trait Progress {
     /// Reports that the run measures a transport with a pattern from now on.
     fn begin(&self, _transport: &str, _pattern: &str) {}

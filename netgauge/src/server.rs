@@ -112,11 +112,11 @@ pub fn converse(control: Control, options: &ServerOptions) -> Result<()> {
     .run()
 }
 
-/// One client's control connection.
+/// The session of one client or coordinator.
 struct Session {
     control: Control,
     context: Context,
-    /// Carries out the coordinator's orders.
+    /// The worker that carries out the coordinator's orders.
     worker: Worker,
 }
 
@@ -130,7 +130,8 @@ struct Pair {
 impl Session {
     fn run(mut self) -> Result<()> {
         self.greet()?;
-        // From here on, the client may be silent for any length of time.
+        // There is no time limit for messages from here on, because the client may be silent while
+        // it measures.
         self.control.set_answer_timeout(None)?;
         let mut pair = None;
         while let Some(message) = self.control.receive_or_end()? {

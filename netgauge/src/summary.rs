@@ -56,7 +56,8 @@ impl FromStr for Percent {
         if !digits(whole) || !digits(behind) || whole.len() > 2 || behind.len() > 3 {
             return Err(wrong());
         }
-        // At most five digits are left.
+        // `whole` has at most two digits and `behind` at most three, so the number has at most
+        // five.
         let parts: u32 = format!("{whole}{behind:0<3}")
             .parse()
             .map_err(|_| wrong())?;

@@ -176,7 +176,7 @@ fn messages_beyond_a_datagram_are_no_flood() {
     assert!(error.contains("lower -s"), "{error}");
 }
 
-/// Keeps all reports of the progress.
+/// A receiver of progress that keeps all reports.
 struct Snapshots(Mutex<Vec<Report>>);
 
 impl Progress for Snapshots {

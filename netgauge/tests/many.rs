@@ -387,7 +387,7 @@ fn a_run_that_is_interrupted_prints_what_was_measured() {
         let mut servers = servers(3, "");
         // The first size is complete; the second never completes.
         let child = begin(pattern, &mut servers, "-s 1,1M -c 100000 --warmup 0");
-        // Some rounds are complete once the servers have used the processor for a while.
+        // After the servers have used the processor for a while, some rounds are complete.
         let ticks = |server: &Server| {
             let path = format!("/proc/{}/stat", server.process.id());
             let stat = std::fs::read_to_string(path).unwrap();
@@ -475,7 +475,7 @@ fn hosts_that_cannot_be_reached_are_named() {
         said.contains("node1: ssh, or netgauge there, ended with status 255"),
         "{said}"
     );
-    // This substitute for ssh reads, but never answers.
+    // This script replaces ssh. It reads what the coordinator sends, but never answers.
     let output = run(by_ssh(
         &hosts,
         "exec cat >/dev/null",

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! `netgauge plot`: from a run on loopback to pictures of every kind.
+//! Tests `netgauge plot`: measures on loopback, and draws pictures of every kind.
 #![cfg(feature = "pictures")]
 
 mod common;

@@ -14,7 +14,7 @@ use std::thread;
 use serde::{Deserialize, Serialize};
 use sockaddr_en::interface_mtu;
 
-/// ESP's parameters in this network namespace.
+/// The directory of ESP's parameters in this network namespace.
 const ESP_PARAMETERS: &str = "/proc/sys/esp";
 
 /// The facts about a host.

@@ -146,7 +146,7 @@ impl Transfer {
             if !link.receive(&mut buffer[..length])? {
                 return Ok(false);
             }
-            // This is a late datagram of an abandoned transfer.
+            // A datagram with a different tag is late: it belongs to an abandoned transfer.
             if buffer[0] != self.tag {
                 continue;
             }

@@ -23,7 +23,7 @@ use crate::transport::Transport;
 
 const MAX_DATAGRAM: usize = 100;
 
-/// Drops one of every `period` datagrams.
+/// A socket that drops one of every `period` datagrams that are sent through it.
 struct Lossy {
     socket: UnixDatagram,
     period: u32,
@@ -135,7 +135,7 @@ fn patterns() -> impl Iterator<Item = &'static Pattern> {
 /// so a loss is more likely than with the first size.
 fn losses_for(pattern: &str) -> Vec<(u64, [u32; 2])> {
     match pattern {
-        // Messages of a flood are single datagrams.
+        // Each message of a flood is a single datagram, so only small messages are tested.
         "flood" => vec![(1, [9, 7])],
         // The periods are long enough that some trains arrive completely.
         "logp" => vec![(1, [67, 7]), (350, [131, 37])],
@@ -168,7 +168,7 @@ fn without_loss_none_is_counted() {
     for pattern in patterns() {
         let sizes: &[u64] = match pattern.info.name {
             "flood" => &[1, 100],
-            // In bulk, the largest size is several windows, with a shorter last datagram.
+            // The largest size is several windows of bulk, with a shorter last datagram.
             _ => &[1, 350, 12_345],
         };
         let patience = Duration::from_secs(60);

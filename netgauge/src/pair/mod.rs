@@ -62,14 +62,14 @@ pub trait PairPattern: Sync + fmt::Debug {
     fn follow(&self, link: &mut Link<'_>, step: &Step) -> Result<()>;
 }
 
-/// How a pattern is measured.
+/// The sizes, tests and options with which a pattern is measured.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// Sizes in bytes, ascending.
+    /// The message sizes in bytes, ascending.
     pub sizes: Vec<u64>,
-    /// Tests per size.
+    /// The number of tests per size.
     pub tests: u32,
-    /// Warm-up rounds before the tests of each size, not counted.
+    /// The number of warm-up rounds before the tests of each size. Their times do not count.
     pub warmup: u32,
     /// The percentiles of the times to report.
     pub percentiles: Vec<Percent>,
@@ -323,7 +323,7 @@ impl Losses {
         self.lost()
     }
 
-    /// Notes a success.
+    /// Records that an exchange succeeded, which ends a series of losses.
     pub(crate) fn arrived(&mut self) {
         self.in_a_row = 0;
     }
@@ -407,7 +407,8 @@ mod tests {
     #[test]
     fn memory_is_reserved_for_a_limited_number_of_times() {
         assert!(times(100).capacity() >= 100);
-        // Memory for all times would be 32 GiB.
+        // Memory for the times of `u32::MAX` tests would be 32 GiB, so only a part of it is
+        // reserved.
         assert!(times(u32::MAX).capacity() < 1 << 24);
     }
 }

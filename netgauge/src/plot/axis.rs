@@ -7,18 +7,19 @@ use crate::sizes::human;
 /// The unit of an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
-    /// Bytes, in powers of two.
+    /// Bytes. If there are many values, the ticks are powers of two.
     Bytes,
-    /// Numbers of things, in powers of two.
+    /// Numbers of things. If there are many values, the ticks are powers of two.
     Count,
-    /// Other numbers, in powers of ten.
+    /// Other numbers. The ticks are multiples of powers of ten.
     Number,
 }
 
 /// How positions on an axis depend on the values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scale {
-    /// Positions depend on the logarithms of the values, so equal factors have equal lengths.
+    /// Positions depend on the logarithms of the values. Two pairs of values with the same ratio
+    /// have the same distance.
     Logarithmic,
     /// Positions depend on the values themselves, and the axis begins at 0, so shares of the whole
     /// are visible.

@@ -29,7 +29,7 @@ const BELOW: u32 = 52;
 const ENTRY: u32 = 22;
 /// Length of the line in a legend's entry, pixels.
 const STROKE: i32 = 44;
-/// Maximum width of a letter in the legend, pixels.
+/// The maximum width of a letter in the legend, pixels.
 const LETTER: usize = 8;
 /// The distance between the middle and the edge of a mark, pixels.
 const MARK: i32 = 4;
@@ -422,7 +422,7 @@ mod tests {
     #[test]
     fn lines_differ_without_their_colours() {
         let without = |style: Style| (style.dash, style.mark.corners(), style.filled);
-        // Eight transports have three lines each.
+        // Eight transports with three lines each have 24 different styles.
         let all = (0..24).map(|number| without(Style::of(number / 3, number % 3)));
         assert_eq!(all.collect::<BTreeSet<_>>().len(), 24);
         let one = (0..40).map(|number| without(Style::of(3, number)));

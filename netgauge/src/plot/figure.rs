@@ -44,7 +44,7 @@ const STALLED: &str = "stalled";
 pub(super) struct Number {
     /// The origin of the number, which determines the line that shows it.
     pub(super) of: Origin,
-    /// Bytes of the messages.
+    /// The size of the messages, bytes.
     pub(super) size: u64,
     /// Number of clients, in patterns with clients.
     pub(super) clients: Option<u64>,

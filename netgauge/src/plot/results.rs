@@ -25,11 +25,11 @@ pub(super) struct Results {
     pub(super) name: String,
     /// The record of the results.
     pub(super) record: Option<Record>,
-    /// The measurements.
+    /// The runs, or the report on esp-params.
     pub(super) measured: Measured,
 }
 
-/// The measurements.
+/// The results of a file, by the kind of report.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Measured {
     /// Runs of any pattern other than esp-params.
@@ -38,7 +38,7 @@ pub(super) enum Measured {
     Params(Box<ParamsReport>),
 }
 
-/// One transport, measured with one pattern.
+/// The results of one transport, measured with one pattern.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Run {
     /// Transport's name, and its congestion control if one was chosen.
@@ -134,7 +134,7 @@ fn run(run: &Value, pattern: &str) -> Option<Run> {
 
 fn row(row: &Value) -> Option<Row> {
     let object = row.as_object()?;
-    // Logarithmic axes show positive values only.
+    // Only positive values are kept, because a logarithmic axis cannot show others.
     let is_positive = |value: &f64| value.is_finite() && *value > 0.0;
     let positive = |value: &Value| value.as_f64().filter(is_positive);
     let median = |value: &Value| match value {

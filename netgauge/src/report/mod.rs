@@ -237,7 +237,7 @@ pub(crate) fn errors<R>(runs: &[Run<R>]) -> Vec<String> {
 /// The results for one size.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
-    /// Bytes of a message, or of a bulk transfer.
+    /// The size of a message, or of a bulk transfer, bytes.
     pub size: u64,
     /// Number of tests measured.
     pub tests: u32,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Messages over datagrams. A large message is sent as several datagrams.
+//! The transport over datagrams of any protocol. A large message is sent as several datagrams.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
@@ -66,7 +66,7 @@ fn lost_if_full(sent: io::Result<usize>) -> io::Result<()> {
     }
 }
 
-/// Messages over a connected datagram socket.
+/// A transport over a connected datagram socket.
 pub(crate) struct Datagrams<S> {
     calls: Calls<S>,
     max_datagram: usize,

@@ -14,7 +14,7 @@ use super::Context;
 use crate::host::{interface_ips, is_of_this_host};
 use crate::wire::Endpoint;
 
-// `ip(7)`.
+// The option is described in `ip(7)`.
 socket_option!(set BindAddressNoPort, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT);
 
 /// Returns this side's address, without a port. If no interface is named, this is the address on

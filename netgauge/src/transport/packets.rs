@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, AsRawFd};
 
 use sockaddr_en::EspStats;
 
-/// Packets that one side of a connection has sent so far.
+/// The numbers of packets that one side of a connection has sent so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Packets {
     /// Number of packets sent, including retransmitted ones.

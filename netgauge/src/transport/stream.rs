@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Messages over a reliable stream.
+//! The transport over a reliable stream of any protocol.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::{AsFd, AsRawFd};
@@ -26,7 +26,7 @@ pub(super) trait Connected: Read + Write + AsFd + 'static {
     }
 }
 
-/// A connected stream.
+/// A transport over a connected stream.
 struct Stream<S> {
     socket: S,
     waits: Waits,

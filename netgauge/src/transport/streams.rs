@@ -67,7 +67,7 @@ pub(super) fn pair<P: Protocol>(context: &Context, wrap: Wrap<P::Stream>) -> Res
 /// A function that connects to a certain listening socket, of any protocol.
 pub type Connect = Way<Box<dyn StreamSocket>>;
 
-/// How patterns between more than two hosts open connections of a stream transport.
+/// How patterns with many connections open the connections of a stream transport.
 pub trait StreamKind: Sync + fmt::Debug {
     /// Opens a listening socket.
     ///
