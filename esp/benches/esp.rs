@@ -29,7 +29,7 @@ const PORTS: [u16; 2] = [49_152, 2_805];
 struct End {
     socket: Socket<Span>,
     device: Device,
-    /// Bytes that were written.
+    /// Number of bytes written since the start.
     written: u64,
     /// Packets that this end has sent and the other end has not yet received.
     out: VecDeque<Packet<Span>>,
@@ -191,7 +191,7 @@ fn halves(criterion: &mut Criterion) {
     group.throughput(Throughput::Elements(u64::from(BURST)));
 
     let mut pair = Pair::connected();
-    // The acknowledgements that a receiver sends for a burst.
+    // Creates the acknowledgements that a receiver sends for a burst.
     let peer = |pair: &mut Pair, ack| {
         Packet::control(Header {
             src: PORTS[1],

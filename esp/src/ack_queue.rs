@@ -171,17 +171,18 @@ pub struct AckQueue {
     shares: Shares,
     /// The current round.
     round: u32,
-    /// For each class, the number of consecutive turns for which it was passed over. Rounds that
-    /// began after a first turn was requested do not count as passed over by that turn.
+    /// For each class, the number of consecutive turns for which it was passed over. A first turn
+    /// that was requested before the current round began does not count as passing over a later
+    /// round.
     passed: [u8; CLASSES],
-    /// Number of first turns that were requested before the current round began and are still to be
-    /// given.
+    /// Number of first turns that were requested before the current round began and have not been
+    /// given yet.
     firsts_before_round: u32,
     /// Number of connections in the lists of rounds.
     in_rounds: u32,
     /// Whether one untrusted host may have a turn concurrently with the last regular turn.
     untrusted_may_go: bool,
-    /// Whether the last regular turn was not the first of a transmission.
+    /// Whether the last regular turn was a later turn of a transmission, not its first one.
     last_turn_long: bool,
     /// The time at which the last concurrent turn was given; `None` once its connection has asked
     /// for a turn again.
@@ -329,8 +330,8 @@ impl AckQueue {
         verdict
     }
 
-    /// Processes a demand like [`schedule`](Self::schedule), but leaves it to the caller to tell
-    /// the connection of its turn.
+    /// Processes a demand like [`schedule`](Self::schedule), but does not tell the connection of
+    /// its turn. The caller has to do that.
     #[inline]
     pub fn update(&mut self, slot: &mut Slot, demand: Demand, now: Nanos) -> Verdict {
         match (slot.position, demand) {
@@ -605,7 +606,8 @@ impl AckQueue {
         idle.min(self.last_departure.saturating_add(HOLD))
     }
 
-    /// Returns whether there is a [`next_turn`](Self::next_turn).
+    /// Returns whether a turn is due, that is, whether [`next_turn`](Self::next_turn) would return
+    /// one.
     #[inline]
     pub fn is_due(&self, now: Nanos) -> bool {
         self.waiting > 0

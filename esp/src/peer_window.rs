@@ -13,15 +13,15 @@
 use super::config::Config;
 use super::options::Window;
 
-/// Number of windows for which a proven window stays valid. The sender's parameters may change, and
-/// a slow line may have looked like a small window. After these windows, one more stop at the same
-/// distance proves the window again.
+/// Number of windows for which a proven window stays valid. It does not stay valid for ever,
+/// because the sender's parameters may change, and a slow line may have looked like a small window.
+/// After these windows, one more stop at the same distance proves the window again.
 const LEASE: u16 = 256;
 
 /// Upper bound of the number of packets after which an acknowledgement is due in a granted window.
 /// At 100 Gbit/s, 150 packets are in flight while an acknowledgement travels, and the largest
-/// window is 255. So an acknowledgement after 96 packets arrives before the sender has used up this
-/// window.
+/// window is 255. So an acknowledgement that is sent after 96 packets arrives after 246 packets,
+/// before the sender has used up this window.
 const MOST_TO_ACK: u16 = 96;
 
 /// The sender's window as far as it is known. Distances are in packets from the last advertised

@@ -122,7 +122,7 @@ pub(super) struct Sender {
     hold: bool,
     /// Whether no bytes may be appended to the last queued packet.
     sealed: bool,
-    /// Whether the newest packet that was sent had no TXF.
+    /// Whether a transmission is open, because the newest packet that was sent had no TXF.
     in_transmission: bool,
     /// Whether each transmission is a record. The write queue knows the bounds of records.
     records: bool,

@@ -5,7 +5,7 @@
 //! A connection computes each [`Timer`]'s deadline on demand, and the caller arms one timer for the
 //! earliest. Early expiry is a no-op.
 
-/// Nanoseconds of a monotonic clock.
+/// A time or a duration in nanoseconds. Times are those of a monotonic clock.
 pub type Nanos = u64;
 
 /// The timers of a connection.
@@ -130,7 +130,7 @@ const IDLE_FIRST: Nanos = 30 * SECOND;
 /// probe interval is computed from the patience, so this interval is at least a millisecond.
 const LEAST_PATIENCE: Nanos = 15 * MILLISECOND;
 
-/// The pace of probes of a silent peer.
+/// How often a silent peer is probed, and after how many probes it counts as dead.
 struct Pace {
     /// Time between two probes.
     interval: Nanos,

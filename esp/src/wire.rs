@@ -325,7 +325,7 @@ impl Header {
         self.len == 0 && self.flags == HOLD
     }
 
-    /// Returns whether no sender forms such a packet.
+    /// Returns whether the packet is malformed, so that no correct host sends it.
     ///
     /// A packet is malformed if it combines SYN, FIN and RST with each other or with a request, or
     /// if it is a FIN or RST with payload. A request or a FIN without an acknowledgement is

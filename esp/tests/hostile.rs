@@ -7,7 +7,8 @@ use esp::{flags, Config, Connection, Header, Room, Seq, State};
 use esp_testkit::pair::*;
 use proptest::prelude::*;
 
-/// A forged packet. `seq` and `ack` are the differences of its numbers from the expected ones.
+/// A forged packet. Its numbers are the expected ones, to which `seq` and `ack` are added to make
+/// them wrong.
 #[derive(Clone, Copy, Debug)]
 struct Forged {
     seq: u16,

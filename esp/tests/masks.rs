@@ -177,8 +177,8 @@ fn a_nonce_is_an_option_of_four_bytes() {
 
 #[test]
 fn masks_are_as_documented() {
-    // These masks of the last packets of client and server were computed by an independent program,
-    // which was written from docs/protocol.md.
+    // The expected masks are those of the client's last packet and of the server's last packet. An
+    // independent program, which was written from docs/protocol.md, has computed them.
     let last = |wire: &Wire| [0, 1].map(|from| wire.last(from, |_| true).1);
     for (from, packets, masks) in [
         (0, 1, [0x0f22_1ade, 0x6114_e9ef]),

@@ -319,7 +319,8 @@ fn skipped_numbers_are_not_acknowledged_by_data_of_a_congested_receiver() {
         let mut pair = with_options();
         pair.sides[B].reads = false;
         pair.sides[B].limit = 1_200;
-        // The receiver gets this many packets and soon has no room. Later packets are lost.
+        // The receiver gets the first `taken` large packets, and soon has no room. The later ones
+        // are lost. `passed` counts the large packets that were sent.
         let mut passed = 0;
         pair.rule(move |from, _, header| {
             passed += usize::from(from == A && header.payload() > 60);

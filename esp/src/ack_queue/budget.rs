@@ -128,7 +128,7 @@ pub(in super::super) fn least_time(bytes: u32, rate: u32) -> Nanos {
     bytes.checked_div(rate.into()).unwrap_or(0)
 }
 
-/// The budget of one device.
+/// The budget of one device, and the measurements that it follows.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Budget {
     /// Number of packets that were granted and have not arrived.
@@ -196,7 +196,7 @@ impl Budget {
         self.in_flight < self.limit.max(self.least()) && self.arrive_in(SLOW) >= FEWEST
     }
 
-    /// Changes a connection's packets in flight from `before` to `after`.
+    /// Notes that a connection had `before` packets in flight and now has `after`.
     #[inline]
     pub(super) fn change(&mut self, before: u16, after: u16) {
         let others = self.in_flight.saturating_sub(before.into());

@@ -58,7 +58,8 @@ impl NextTurn<'_> {
         match self.step {
             Step::Move => return Some(queue.move_from_backlog(slot, list)),
             Step::Concurrent => {
-                // Concurrent turns do not count: the connection is overdue from the start.
+                // A connection with a concurrent turn does not count as active. So treat it as
+                // overdue from the start, and give it an epoch that is over.
                 epoch = epoch.wrapping_sub(1);
                 queue.overdue = queue.overdue.saturating_add(1);
                 queue.concurrent_since = Some(self.now);

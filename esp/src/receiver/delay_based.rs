@@ -43,7 +43,7 @@ pub(super) struct DelayBased {
     least: [Nanos; 2],
     /// The time when the current period of [`MEMORY`] began.
     since: Nanos,
-    /// The measurement that [`wanted`](Self::wanted) takes.
+    /// The measurement of the last turn, until [`wanted`](Self::wanted) takes it.
     last_turn: Option<LastTurn>,
     /// Whether the next window is halved, to drain queues and measure the bare path.
     drains: bool,

@@ -11,7 +11,7 @@ use crate::host::{Alarm, Arrival, Endpoint, Host, HostConfig, Packet};
 use crate::network::{frame_bytes, Port, Rate, Wire};
 use crate::simulation::Setup;
 
-/// One end of a connection: a host, and the connection's slot there.
+/// One end of a connection, given by two numbers: the host, and the connection's slot in that host.
 pub type End = (u32, u32);
 
 #[derive(Debug)]

@@ -37,7 +37,7 @@ impl Payload for VecDeque<u8> {
     }
 }
 
-/// A position in a stream that stands for the bytes there.
+/// A range of positions in a stream. It stands for the bytes at these positions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Span {
     /// The position of the first byte.
