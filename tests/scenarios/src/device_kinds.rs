@@ -264,8 +264,8 @@ fn bridge() -> Outcome {
     // A bridge whose address was set keeps this address, even if a port's address is lower.
     hub.ip("link add low0 address 00:00:00:00:01:01 type dummy\nlink set low0 master br0 up\n")?;
     ports_hear_nothing(&hub, &center, &ends[0])?;
-    // A port is removed; the others still work. The second host's last stream leads to the removed
-    // port, so that stream is left out.
+    // After a port is removed, the other ports must still work. The second host's last stream leads
+    // to the removed port, so that stream is left out.
     hub.ip("link del port3\n")?;
     all_work(&[&first, &second[..2], &within]).context("without a port")?;
     bridge_changes_its_address(&hub)

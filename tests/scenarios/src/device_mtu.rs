@@ -58,7 +58,8 @@ fn sender_first(lab: &Lab) -> Outcome {
     })
 }
 
-/// Packets in flight are lost, and would not fit if they were retransmitted unchanged.
+/// In this test packets in flight are lost. They must be cut before they are retransmitted, because
+/// they no longer fit the MTU.
 fn receiver_first(lab: &Lab) -> Outcome {
     // A veth pair would pass GSO packets whole, whatever the receiver's MTU.
     send_single_packets(&lab.a.namespace)?;

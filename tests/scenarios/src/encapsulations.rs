@@ -254,7 +254,8 @@ fn transfer_clean(near: &Device<'_>, far: &Device<'_>) -> Outcome {
 }
 
 fn clean(lab: &Lab, encapsulation: &Encapsulation, offloads: Offloads) -> Outcome {
-    // Each processor has a queue of its own for a veth's frames, so stay on one processor.
+    // Each processor has a queue of its own for a veth's frames. So this thread stays on one
+    // processor, to keep its frames in order.
     processor::stay()?;
     for host in [&lab.a, &lab.b] {
         wait_long(host)?;
@@ -308,8 +309,8 @@ fn labelled(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// A run (several packets in one buffer) leaves the tunnel with a validated checksum. It then
-/// passes a device that takes single packets.
+/// In this test a run (several packets in one buffer) leaves the tunnel with a validated checksum.
+/// Then the run is sent by a device that takes only single packets.
 fn bridged(lab: &Lab) -> Outcome {
     let Encapsulation::Device(lines) = &VXLAN else {
         bail!("no device");

@@ -297,8 +297,8 @@ fn untold(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// Data that would complete a connection are not answered while the accept queue is full. A client
-/// with a cookie connects once there is room.
+/// While the accept queue is full, the listener does not answer data that would complete a
+/// connection. A client that has a cookie connects once the queue has room.
 fn no_room(lab: &Lab) -> Outcome {
     let listener = lab.a.esp_listener(PORT, BACKLOG)?;
     flood(lab)?;

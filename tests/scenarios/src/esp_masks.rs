@@ -254,8 +254,9 @@ fn bridge() -> Outcome {
     Ok(())
 }
 
-/// The outer checksum of a tunnel has been validated, too. When the tunnel's headers are removed,
-/// that checksum must no longer count among the packet's validated checksums.
+/// A packet that arrives through a tunnel has two validated checksums: the tunnel's outer checksum,
+/// and the packet's own. When the tunnel's headers are removed, the outer checksum must no longer
+/// count as one of them.
 fn tunnel(lab: &Lab) -> Outcome {
     lab.give_ip_addresses()?;
     for (host, own, other) in [(&lab.a, 1, 2), (&lab.b, 2, 1)] {

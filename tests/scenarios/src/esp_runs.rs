@@ -217,7 +217,8 @@ fn own_host(lab: &Lab) -> Outcome {
     transfer(&client, &server, LOAD)
 }
 
-/// The virtio header of a frame of ESP's Ethernet type says that the frame holds segments of TCP.
+/// In this test a frame has ESP's Ethernet type, but its virtio header says that the frame holds
+/// segments of TCP.
 fn foreign(lab: &Lab) -> Outcome {
     const TCPV4: u8 = 1;
     let host = &lab.a;

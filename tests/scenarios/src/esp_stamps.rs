@@ -134,7 +134,8 @@ fn apart(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// Waiting packets are cut to the smaller MTU, and the last piece has the stamp.
+/// In this test the MTU shrinks while packets wait. They are cut to the smaller MTU, and the last
+/// piece of a packet must have the packet's stamp.
 fn smaller_mtu(lab: &Lab) -> Outcome {
     let (client, server) = lab.esp_pair(214)?;
     set(&client, TX_SOFTWARE | TX_ACK | HOW)?;

@@ -46,8 +46,8 @@ fn ask_for_mtu(socket: &Socket, place: usize) -> std::io::Result<()> {
     check(result).map(drop)
 }
 
-/// Removes the host's device while `call` is blocked, once `reached` has returned. Filling `page`
-/// then ends the call.
+/// Starts `call`, which blocks on `page`. Once `reached` has returned, removes the host's device.
+/// Then fills `page`, so that the call ends.
 fn remove_meanwhile(
     host: &Host,
     page: &HeldPage,

@@ -51,7 +51,7 @@ fn connects(lab: &Lab, listener: &Socket, kind: (i32, i32), port: u16) -> Result
     Ok(took.as_secs_f64() * 1e6)
 }
 
-/// Returns the least of `times`, because other work of the host only adds to a time.
+/// Returns the least of `times`, because other work of the host can only lengthen a time.
 fn least(times: Vec<f64>) -> f64 {
     times.into_iter().fold(f64::INFINITY, f64::min)
 }

@@ -203,8 +203,8 @@ fn users(text: &str) -> Result<Vec<&str>> {
         .collect()
 }
 
-/// A container's root creates sockets. This user has the number 1000 on the host and 0 in the
-/// container. A reader on either side gets the number that is valid there.
+/// In this test the root user of a container creates sockets. This user has the number 1000 on the
+/// host and 0 in the container. A reader on either side gets the number that is valid there.
 fn user_ids() -> Outcome {
     well_in_process("the container", contained)
 }

@@ -222,7 +222,7 @@ fn buffers(lab: &Lab) -> Outcome {
     exchange(&client, &server)
 }
 
-/// A large window gives a namespace's owner no more memory than the buffers do.
+/// A large window must not give a namespace's owner more memory than the buffers give.
 fn large_burst(lab: &Lab) -> Outcome {
     for host in [&lab.a, &lab.b] {
         let knobs = Knobs(&host.namespace);
