@@ -291,7 +291,8 @@ fn in_child(scenario: &Scenario, notes: &mut Vec<String>) -> Outcome {
         }
         ForkResult::Parent { child } => child,
     };
-    // Parent and child both set the process group, so that neither acts before it is set.
+    // Parent and child both set the process group, so that neither of them acts before the group is
+    // set.
     let _ = setpgid(child, child);
     drop(writer);
     let started = Instant::now();

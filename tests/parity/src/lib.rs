@@ -298,8 +298,8 @@ fn compare(lab: &Lab, kind: Kind, play: Play, differences: &[Difference]) -> Out
     compare_with([lab, lab], kind, Family::Enet, play, differences)
 }
 
-/// Works like [`compare`], but for TCP and mapped sockets. Each of the two has a lab of its own,
-/// since TCP keeps a port in use after its connection has ended.
+/// Works like [`compare`], but for TCP and mapped sockets. Each of the two kinds of sockets has a
+/// lab of its own, since TCP keeps a port in use after its connection has ended.
 ///
 /// # Errors
 /// The errors of [`compare`].

@@ -33,8 +33,8 @@ pub struct Cast<'a> {
     /// Listeners whose connections are never accepted.
     _neglected: Vec<Socket>,
     ends: Vec<End>,
-    /// EDP sockets. The flag of a connected socket is `None`. Otherwise the flag says whether the
-    /// socket is on host a.
+    /// EDP sockets, each with a flag. The flag of a connected socket is `None`. For other sockets
+    /// the flag says whether the socket is on host a.
     datagrams: Vec<(Socket, Option<bool>)>,
     buffer: Vec<u8>,
     /// Number of failed calls, by call and errno.

@@ -50,7 +50,7 @@ pub enum Mutation {
     Opening,
     /// The same frame in different tags or a different tunnel.
     Wrapped,
-    /// The frame in tags or a tunnel with wrong headers, or in two tunnels.
+    /// The frame inside tags or a tunnel whose headers are wrong, or inside two tunnels.
     Miswrapped,
     /// The next packet of the honest host, in another host's tags or tunnel.
     Foreign,

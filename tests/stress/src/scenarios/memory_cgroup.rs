@@ -274,8 +274,8 @@ fn nobody_by(lab: &Lab, name: &str) -> Result<Address> {
     })
 }
 
-/// Creates `count` dummy devices, and two more. `free0` frees frames at once, and the queue of
-/// `slow0` holds frames.
+/// Creates `count` dummy devices, and two more devices: `free0`, which frees frames at once, and
+/// `slow0`, whose queue holds frames.
 fn devices(lab: &Lab, count: u16) -> Outcome {
     let names = (0..count).map(|i| format!("many{i}"));
     let lines: Vec<_> = names
