@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! The description of interfaces that processes exchange through Open MPI's modex.
+//! Cards: descriptions of interfaces. Processes exchange their cards through Open MPI's modex.
 
 use sockaddr_en::MacAddr;
 
 use crate::wire::VERSION;
 
-/// The description of an interface that peers need in order to connect.
+/// The description of an interface. Peers need it in order to connect to the interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Card {
     /// The interface's Ethernet address; unspecified in the test mode.

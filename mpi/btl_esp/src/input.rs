@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Input of a connection. Frames are received into blocks of memory, but most data of a put is
-//! received directly into the put's target.
+//! Receives the input of a connection. Frames are received into blocks of memory, but most data of
+//! a put is received directly into the put's target.
 
 use std::io;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! The usable Ethernet interfaces of this host.
+//! Finds the Ethernet interfaces of this host that can be used.
 
 use std::fs;
 use std::io;

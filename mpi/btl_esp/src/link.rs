@@ -62,7 +62,7 @@ const BATCH: usize = 8;
 /// A connection to a peer.
 #[derive(Debug)]
 pub struct Link<P> {
-    /// The peer's number.
+    /// The index of the peer in the engine's table of peers.
     pub peer: usize,
     /// The index of the local interface.
     pub module: usize,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Pairs of interfaces of two processes. The number of pairs is the largest possible, and both
+//! Chooses pairs of interfaces of two processes. There are as many pairs as possible, and both
 //! processes choose the same pairs.
 
 /// Chooses pairs of interfaces. `reach[i][j]` says whether interface `i` of the process with the

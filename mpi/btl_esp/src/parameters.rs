@@ -62,7 +62,8 @@ pub struct Parameters {
     /// The number and the timeouts of the requests that test whether a peer's interface can be
     /// reached.
     pub echoes: Echoes,
-    /// Number of links over TCP on the loopback device that tests use instead of ESP; 0 for ESP.
+    /// In the test mode, the number of TCP links on the loopback device, which replace ESP;
+    /// otherwise 0.
     pub test_links: usize,
     /// Whether to print nothing if the module is not loaded.
     pub quiet: bool,
