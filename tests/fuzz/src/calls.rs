@@ -287,7 +287,8 @@ impl World {
             vec![byte; pieces]
         });
         if skips {
-            // The numbers that were sent are used up, but the window is unchanged.
+            // The new packets do not get the numbers of packets that were sent. The window moves by
+            // as many numbers, so its size stays the same.
             self.granted = self.granted.add(from.distance(self.high));
         }
     }

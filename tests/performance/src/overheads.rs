@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The figures of processor costs: the overhead in a program's calls, and the hidden overhead
-//! outside of them.
+//! Redraws the figures of processor costs: the overhead in a program's calls, and the hidden
+//! overhead outside of them.
 
 use std::fmt::Write as _;
 

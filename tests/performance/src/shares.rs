@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The figures of a shared link, and of a new connection.
+//! Redraws the figures of a shared link, and of a new connection.
 
 use std::fmt::Write as _;
 

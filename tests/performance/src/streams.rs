@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The figures of dialogues and streams: latency, throughput, acknowledgements, losses, parameters,
-//! and many senders to one receiver.
+//! Redraws the figures of dialogues and streams: latency, throughput, acknowledgements, losses,
+//! parameters, and many senders to one receiver.
 
 use anyhow::Result;
 use netgauge::plot::axis::{Scale, Unit};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Sentences that describe and compare numbers.
+//! Writes sentences that describe and compare numbers.
 
 /// Two numbers are described as equal if their ratio differs from 1 by less than this.
 const SAME: f64 = 0.01;

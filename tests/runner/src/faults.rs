@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The fault matrix: every kind of traffic over every kind of faulty wire, as a table on the
-//! terminal and in `docs/faults.md`.
+//! Runs the fault matrix: every kind of traffic over every kind of faulty wire. The results are a
+//! table on the terminal and in `docs/faults.md`.
 //!
 //! The cells are scenarios, run one after the other in a guest whose clock counts instructions. The
 //! times of the cells therefore do not depend on the host machine, and waiting in a cell costs the

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Misuses of the module's safe interfaces: snippets in `tests/misuse` that must not compile.
+//! Checks that misuses of the module's safe interfaces do not compile. The misuses are snippets in
+//! `tests/misuse`.
 //!
 //! Each file becomes a module of the kernel module's own crate and is compiled with the flags that
 //! Kbuild used. The file holds one misuse under `#[cfg(misuse)]`. A comment such as `//~ E0502`
@@ -180,7 +181,7 @@ fn errors(printed: &str) -> Result<Vec<Diagnostic>> {
 
 /// The rustc command that Kbuild used for the module's crate.
 struct Compiler {
-    /// The shell command without its last words, which are the products and the source.
+    /// The shell command without its last words, which name the products and the source.
     command: String,
     /// The directory of the module's sources, where rustc finds the files of the crate.
     sources: PathBuf,

@@ -21,8 +21,8 @@ use crate::qemu::{Boot, Clock, Guest, Said, Wire};
 use crate::{programs, python, step};
 
 /// Default number of parallel guests with two processors. A guest with four processors and a guest
-/// with a counting clock run beside them. These four guests keep two processors of the host busy;
-/// more guests would only wait for each other.
+/// with a counting clock run beside them. These four guests keep two processors of the host busy,
+/// so more guests would only wait for each other.
 const GUESTS: usize = 2;
 
 /// Time limit for booting a guest, and for a scenario. Scenarios have shorter deadlines of their

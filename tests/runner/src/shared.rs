@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Directories that guests mount through virtiofs.
+//! Serves directories, which guests mount through virtiofs.
 
 use std::cell::RefCell;
 use std::fs;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Long operations as steps. Each step is announced, and its output goes to a log.
+//! Runs long operations as steps. Each step is announced, and its output goes to a log.
 
 use std::env;
 use std::fs::{self, File};

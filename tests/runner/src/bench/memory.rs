@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! `make bench OPTIONS=--memory`: the memory accesses of a message, and of a KiB of a stream. The
-//! plugin of `tests/plugin` counts them, in a guest like the guest of the other figures.
+//! `make bench OPTIONS=--memory`: measures the memory accesses for a message, and for a KiB of a
+//! stream. The plugin of `tests/plugin` counts them, in a guest like the guest of the other
+//! figures.
 //!
 //! Two runs differ only in their number of messages or bytes, and the difference of their counts
 //! gives the figure, as for `make profile`. Before and after each run the guest makes a system call
@@ -243,7 +244,8 @@ impl Row {
         self.counts.numbers.into_iter().chain([self.clock])
     }
 
-    /// Returns by how much the plugin's instructions exceed the clock's, relative to the clock's.
+    /// Returns by how much the plugin's number of instructions exceeds the clock's number, as a
+    /// share of the clock's number.
     fn deviation(&self) -> f64 {
         self.counts.instructions() / self.clock - 1.0
     }
@@ -301,8 +303,9 @@ impl Counter {
         Ok((after.beyond(&before, 1.0), ended))
     }
 
-    /// Compares the plugin's instructions with the instructions by the guest's clock. The guest
-    /// never idles during the compared work, so the clock counts all instructions of this work.
+    /// Compares the number of instructions that the plugin counts with the number that the guest's
+    /// clock counts. The guest never idles during the compared work, so the clock counts all
+    /// instructions of this work.
     fn check(&mut self, guest: &mut Commands) -> Result<()> {
         let mut run = |blocks: u64| {
             let now = "grep 'now at' /proc/timer_list";

@@ -33,8 +33,8 @@ use crate::step;
 
 pub use performance::topics::UNLIMITED;
 
-/// Returns netgauge's options to measure over [`Link::Usual`], with the server in the other
-/// namespace, and to report in JSON.
+/// Returns netgauge's options for a run over [`Link::Usual`]. The server is in the other namespace,
+/// and the report is in JSON.
 pub fn to_server() -> String {
     over(Link::Usual)
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
 //! Splits the instructions of a message and of a byte into three parts: those executed in programs,
-//! in the kernel on behalf of a program's calls, and in softirqs. Softirqs handle a host's network
-//! input and timers, and count as part of no program's call.
+//! those executed in the kernel on behalf of a program's calls, and those executed in softirqs.
+//! Softirqs handle a host's network input and timers, and count as part of no program's call.
 //!
 //! Treydte (2007, 6.4) calls the work of softirqs hidden overhead and could not measure it. Here,
 //! two runs differ only in their number of messages or bytes, and the difference of their counts

@@ -35,8 +35,8 @@ const PATIENCE: Duration = Duration::from_secs(900);
 /// because its rounds are all alike.
 const STREAMS: [(&str, u32); 2] = [("cubic", 25), ("esp", 5)];
 
-/// Sizes with reproducible results. With TCP, 32 senders of 64 KiB overflow a port in every round.
-/// 16 senders overflow the port only in some rounds, so their worst round is random.
+/// Sizes at which the results are reproducible. With TCP, 32 senders of 64 KiB overflow a port in
+/// every round. 16 senders overflow the port only in some rounds, so their worst round is random.
 const SIZES: Sizes = Sizes {
     question: 100,
     streams: 16,
