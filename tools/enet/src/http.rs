@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! The part of HTTP/1.0 that a scraper of metrics needs, with one request per connection.
+//! Implements the part of HTTP/1.0 that a scraper of metrics needs. Each connection carries one
+//! request.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! The module's files under `/proc/net`.
+//! Reads the module's files under `/proc/net`.
 
 use std::fs;
 use std::io::{self, ErrorKind};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Echo requests and their answers, on EDP's port 0.
+//! Sends echo requests to EDP's port 0, and handles their answers.
 
 use std::collections::hash_map::RandomState;
 use std::collections::HashMap;

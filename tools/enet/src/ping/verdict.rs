@@ -30,8 +30,9 @@ pub struct Evidence {
     pub sent: u32,
     /// Number of requests that the interface refused.
     pub refused: u32,
-    /// The frames that the interface counted during the ping; `None` if they are not known, or if
-    /// the target is this host, because the interface does not count frames within the host.
+    /// The frames that the interface counted during the ping; `None` if they are not known. They
+    /// are not known if the target is this host, because the interface does not count frames within
+    /// the host.
     pub frames: Option<Frames>,
     /// Whether the host answers ESP.
     pub esp: bool,

@@ -3,8 +3,8 @@
 //! `enet run`, `enet map` and `enet unmap`, which make the kernel create mapped sockets when
 //! programs ask for TCP sockets.
 //!
-//! A BPF program maps the programs of a control group. If that is not possible, a preloaded library
-//! replaces the protocol number in `socket()`.
+//! A BPF program maps the sockets of the programs in a control group. If that is not possible, a
+//! preloaded library replaces the protocol number in `socket()`.
 
 mod bpf;
 mod btf;
