@@ -25,7 +25,7 @@ const SECOND: u64 = 1_000_000_000;
 /// The minimum time between two queries to a peer. For this time after a query, the peer's entry is
 /// not evicted, so eviction cannot cause an earlier query.
 pub const QUERY_INTERVAL: u64 = SECOND;
-/// The time for which an answer is valid, nanoseconds.
+/// The time for which an answer is valid, in nanoseconds.
 pub const ANSWER_LIFETIME: u64 = 60 * SECOND;
 /// If a valid answer is at least this old, in nanoseconds, a look-up sends another query to refresh
 /// the answer.
@@ -38,12 +38,12 @@ pub const SILENCE_BACKOFF: u64 = 10 * SECOND;
 /// without a wait during this time, in nanoseconds. The time doubles with each further wait in
 /// vain, up to [`REST_MAX`].
 pub const REST: u64 = 60 * SECOND;
-/// The upper bound of [`REST`], nanoseconds.
+/// The upper bound of [`REST`], in nanoseconds.
 pub const REST_MAX: u64 = 16 * REST;
 /// Replaces [`REST`] for a peer that is expected to answer, because the peer has answered before or
 /// because the caller says so.
 pub const REST_EXPECTED: u64 = QUERY_INTERVAL;
-/// The upper bound of [`REST_EXPECTED`], nanoseconds.
+/// The upper bound of [`REST_EXPECTED`], in nanoseconds.
 pub const REST_EXPECTED_MAX: u64 = REST;
 
 /// Number of doublings after which [`REST`] and [`REST_EXPECTED`] have reached their upper bounds.
@@ -69,10 +69,10 @@ pub struct Peer {
     pub ifindex: u32,
 }
 
-/// A peer's answer.
+/// The contents of a peer's answer to a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// The largest datagram that the peer accepts, bytes.
+    /// The largest datagram that the peer accepts, in bytes.
     pub largest: u16,
     /// Whether the peer accepts mapped connections (ESP connections that stand for TCP
     /// connections).

@@ -31,7 +31,7 @@ pub const QUERY: u8 = 3;
 /// Type of the answer to a query (`EDP_ANSWER`).
 pub const ANSWER: u8 = 4;
 
-/// The version of the protocols that this code speaks.
+/// The version of the protocols that this code implements.
 pub const VERSION: u8 = 1;
 
 /// Number of meaningful bytes of a query; more bytes may follow.
@@ -71,9 +71,9 @@ pub type Nonce = [u8; 4];
 /// This host's limits and settings, as reported in the answers that it sends through one device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Host {
-    /// The largest datagram that the device carries, without a checksum, bytes.
+    /// The largest datagram that the device carries, without a checksum, in bytes.
     pub largest_datagram: u32,
-    /// The largest payload of an ESP packet that the device carries, without a checksum, bytes.
+    /// The largest payload of an ESP packet that the device carries, without a checksum, in bytes.
     pub largest_payload: u32,
     /// The host's value of ESP's `burst_length`.
     pub burst_length: u16,
@@ -93,9 +93,9 @@ pub struct Capabilities {
     pub version: Option<u8>,
     /// Bits of [`flags`].
     pub flags: Option<u16>,
-    /// The largest datagram that the host accepts, without a checksum, bytes.
+    /// The largest datagram that the host accepts, without a checksum, in bytes.
     pub largest_datagram: Option<u16>,
-    /// The largest payload of an ESP packet that the host accepts, without a checksum, bytes.
+    /// The largest payload of an ESP packet that the host accepts, without a checksum, in bytes.
     pub largest_payload: Option<u16>,
     /// The host's `burst_length` and `initial_ack_burst_length`.
     pub window: Option<(u16, u16)>,

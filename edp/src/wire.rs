@@ -17,7 +17,7 @@ pub const HEADER_LEN: usize = 6;
 /// Length of the checksum that may follow the payload, in bytes.
 pub const CHECKSUM_LEN: usize = 4;
 
-/// The maximum payload that the length field can express, bytes.
+/// The maximum payload that the length field can express, in bytes.
 pub const LARGEST: u16 = 0x7fff;
 
 /// The bit of the length field that announces a checksum.
@@ -27,7 +27,7 @@ const CHECKSUM_BIT: u16 = 0x8000;
 /// accept it.
 pub const COMMON_LARGEST: usize = 1494;
 
-/// The header, in host byte order.
+/// The header of a datagram, with its numbers in host byte order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// The sending socket's port.

@@ -171,7 +171,8 @@ proptest! {
         prop_assert!(told.packets_to_ack.is_some());
     }
 
-    /// In any interval, no more answers are sent than a burst plus the number that the rate allows.
+    /// In any interval, at most a burst of answers is sent, plus the number of answers that the
+    /// rate permits in this interval.
     #[test]
     fn the_rate_holds_over_any_time(steps in prop::collection::vec(0u64..5_000_000, 1..400)) {
         let (mut due, mut now, mut left) = (0, 1, 0);
