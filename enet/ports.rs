@@ -33,7 +33,7 @@ pub(crate) struct Ports<P: Protocol, L: Link> {
 
 /// The ports that have an owner, on any interface.
 struct Taken {
-    /// A bit for each port.
+    /// A bit for each port, which is set if the port has an owner.
     bits: BitmapVec,
     /// Ports that only connecting sockets have taken. Further connecting sockets may share these
     /// ports.

@@ -22,11 +22,11 @@ use crate::{
 use core::fmt::{self, Write};
 use kernel::{c_str, str::CStr};
 
-/// `/proc/net/edp`.
+/// The file `/proc/net/edp`.
 pub(crate) struct EdpFile;
-/// `/proc/net/esp`.
+/// The file `/proc/net/esp`.
 pub(crate) struct EspFile;
-/// `/proc/net/enet`.
+/// The file `/proc/net/enet`.
 pub(crate) struct EnetFile;
 
 /// The files of a namespace. They are registered after [`NetState`], which they show, so that the
@@ -207,7 +207,7 @@ impl Show for EspFile {
                 0 => heading(out)?,
                 1 => (net_state.esp_listeners).walk(walk, |sock| Self::row(net, sock, out))?,
                 2 => (net_state.esp_connections).walk(walk, |sock| Self::row(net, sock, out))?,
-                // Sockets that are only bound.
+                // The sockets that are bound, but are neither listeners nor connections.
                 3 => (net_state.esp_ports.sockets).walk(walk, |sock| {
                     match state_name(sock.tcp_state()) {
                         "closed" => Self::row(net, sock, out),

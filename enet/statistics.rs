@@ -27,7 +27,7 @@ statistics! {
     EspInPkts,
     /// Packets that connections sent, including retransmissions.
     EspOutPkts,
-    /// Retransmitted data, SYNs and FINs.
+    /// Packets retransmitted: data, SYNs and FINs.
     EspRetransPkts,
     /// Packets that the device refused.
     EspOutErrors,

@@ -56,7 +56,7 @@ pub(crate) struct Settings {
     receive_buffer: AtomicU32,
     /// Whether mapped sockets use ESP: 0 or 1.
     mapped: AtomicU32,
-    /// The setting `mapped_wait`, microseconds.
+    /// The setting `mapped_wait`, in microseconds.
     mapped_wait: AtomicU32,
 }
 

@@ -38,7 +38,7 @@ static VTABLE: Vtable<Edp> = Vtable::new(b"EDP");
 impl Protocol for Edp {
     type Kind = sock::Datagram;
     type Shared = Shared;
-    /// The datagram that `MSG_MORE` began.
+    /// The incomplete datagram that a send with `MSG_MORE` began, if there is one.
     type State = Option<Pending>;
     type Slot = ();
     const WAKES_WRITERS: bool = false;

@@ -18,11 +18,11 @@ use kernel::{
 /// The protocol that carries a connection.
 #[derive(Clone, Copy)]
 pub(super) enum Carrier {
-    /// ESP. The fields are the local end and the peer's end of the connection.
+    /// ESP. The first field is the local end of the connection, the second one is the peer's end.
     Esp(esp::InternetEnd, esp::InternetEnd),
     /// TCP, for the reason that this statistic counts. The ends are found in TCP's own tables.
     Tcp(Statistic),
-    /// TCP, because the peer chose it.
+    /// TCP, because the peer chose TCP.
     TcpByPeer,
 }
 

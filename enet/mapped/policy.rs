@@ -14,16 +14,16 @@ use kernel::static_lock_class;
 /// Maximum number of rules in a namespace.
 const MOST: usize = 256;
 
-/// A rule.
+/// A rule that allows or denies ESP for some hosts and server ports.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct Rule {
-    /// The control group; 0 for all.
+    /// The number of the control group to which the rule applies; 0 for all groups.
     group: u64,
     allows: bool,
     network: Ipv4Addr,
     /// Number of leading bits of `network` that are compared.
     bits: u8,
-    /// Server ports.
+    /// The server ports to which the rule applies.
     ports: RangeInclusive<u16>,
 }
 

@@ -34,7 +34,7 @@ impl fmt::Display for Named {
     }
 }
 
-/// `/proc/net/enet_mapped`.
+/// The file `/proc/net/enet_mapped`.
 pub(crate) struct MappedFile;
 
 static MAPPED: Table<MappedFile> = Table::new();
@@ -89,7 +89,7 @@ impl Show for MappedFile {
     }
 }
 
-/// `/proc/net/enet_policy`.
+/// The file `/proc/net/enet_policy`.
 pub(crate) struct PolicyFile;
 
 static POLICY: Table<PolicyFile> = Table::new();

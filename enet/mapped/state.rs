@@ -188,7 +188,7 @@ impl Record {
     }
 }
 
-/// Converts an end to a SYN's format.
+/// Converts an end of a connection to the format that a SYN contains.
 impl From<InternetEnd> for esp::InternetEnd {
     fn from(end: InternetEnd) -> Self {
         esp::InternetEnd {
@@ -198,7 +198,7 @@ impl From<InternetEnd> for esp::InternetEnd {
     }
 }
 
-/// Converts an end from a SYN's format.
+/// Converts an end of a connection from the format that a SYN contains.
 impl From<esp::InternetEnd> for InternetEnd {
     fn from(end: esp::InternetEnd) -> Self {
         InternetEnd {

@@ -211,7 +211,7 @@ impl<P: Scheduled> AckQueue<P> {
 /// A connection's entry in its device's ACK queue.
 pub(super) struct QueueEntry<P: Scheduled> {
     queue: Shared<P>,
-    /// The last change of the parameters that the engine has seen.
+    /// The last change of the settings of which the engine was informed.
     seen: Seen,
     /// Whether the queue counts this connection among those with an incoming transmission.
     counted: bool,

@@ -11,7 +11,7 @@ use crate::esp::cookie::{Mark, MARKS};
 use crate::net::errno::prelude::*;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-/// The marks of a namespace.
+/// The marks of the used cookies of a namespace.
 pub(crate) struct Marks(KVVec<AtomicU32>);
 
 impl Marks {

@@ -42,7 +42,7 @@ use crate::{
     statistics::Statistic,
 };
 
-/// The network of loopback addresses, 127.0.0.0/8.
+/// The first byte of each loopback address (127.0.0.0/8).
 const LOOPBACK: u8 = 127;
 
 /// The handler of ESP's Ethernet type.

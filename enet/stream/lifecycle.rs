@@ -30,7 +30,7 @@ impl<P: Offspring> Parent<P> {
     }
 }
 
-/// The life of a connection.
+/// The state of a connection's life outside its engine.
 pub(super) struct Life<P: Offspring> {
     /// The listener's queue, if the connection is a half-open child.
     parent: Option<Parent<P>>,

@@ -26,7 +26,7 @@ const ESP_SO_STATS: i32 = 2;
 const ESP_SO_USER_TIMEOUT: i32 = 3;
 const ESP_SO_CHECKSUM: i32 = 4;
 
-/// `getsockopt`.
+/// Serves `getsockopt`.
 pub(super) fn get(sock: &Sock<Esp>, name: i32, value: OptionBuffer) -> Result {
     match name {
         ESP_SO_MTU => value.write_u32(payload(sock)?),
@@ -41,7 +41,7 @@ pub(super) fn get(sock: &Sock<Esp>, name: i32, value: OptionBuffer) -> Result {
     }
 }
 
-/// `setsockopt`.
+/// Serves `setsockopt`.
 pub(super) fn set(sock: &Sock<Esp>, name: i32, value: OptionValue) -> Result {
     match name {
         ESP_SO_USER_TIMEOUT => set_user_timeout(sock, value.read_u32()?),

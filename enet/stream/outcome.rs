@@ -83,7 +83,7 @@ pub(super) fn apply_outcome(esp: &mut LockedEsp<'_>, outcome: esp::Outcome, now:
         if failure == Failure::TimedOut {
             (connection.queue_entry.statistics()).count(Statistic::EspTimeouts);
         }
-        // If the peer never answered, no connection existed that could have timed out.
+        // A connection can have timed out only if the peer had answered before.
         let timed_out = failure == Failure::TimedOut && !is_connecting(before);
         let error = error_for(failure, before);
         if timed_out || failure == Failure::TooLarge {

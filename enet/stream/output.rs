@@ -351,7 +351,7 @@ pub(super) fn send_farewell(
 ) {
     let to = sock.shared().peer().mac;
     if to == from {
-        // Both ends are on this device, and the other end notices the change itself.
+        // Both ends are on this device, so the other end notices the change itself.
         return;
     }
     if let Ok(skb) = empty(device, header, mask) {
@@ -374,7 +374,7 @@ pub(super) fn send_cookie(device: &Device, to: Mac, answer: Header, records: Opt
     }
 }
 
-/// Answers a packet that no socket receives. `mask` is the mask of the packet's checksum, and of
+/// Answers a packet that no socket receives. `mask` is the mask of both checksums, the packet's and
 /// the answer's.
 pub(super) fn send_reset(device: &Device, to: Mac, header: &Header, mask: u32) {
     if let Some(reset) = esp::reset_for(header) {

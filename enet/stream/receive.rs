@@ -17,7 +17,8 @@ const FALL_ASLEEP: u8 = 1;
 /// makes room.
 const MAKE_ROOM: u8 = 2;
 
-/// The least memory of a frame besides its payload, in bytes: the `sk_buff` and the shared info.
+/// The least amount of memory that a frame takes besides its payload, in bytes: the `sk_buff` and
+/// the shared info.
 const BUFFER_OVERHEAD: u32 = 768;
 
 /// Unread bytes or, for a listener, the length of the accept queue. Written by the lock holder,
@@ -125,7 +126,7 @@ impl Unread {
 pub(super) struct Promise {
     /// Number of packets that the peer may send after the last acknowledged sequence number.
     granted: AtomicU16,
-    /// The most memory that a packet has taken, in bytes.
+    /// The largest amount of memory that a packet has taken so far, in bytes.
     packet: AtomicU32,
 }
 
@@ -178,7 +179,7 @@ pub(super) struct Receiving {
     /// Memory of a full packet in the receive queue, in bytes: an estimate, or the most seen so far
     /// if that is more.
     packet_cost: u32,
-    /// The most memory of a received packet, in bytes.
+    /// The largest amount of memory that a received packet has taken so far, in bytes.
     largest_seen: u32,
     /// Whether the peer has shut down its sending direction. Calls then read the end of the stream,
     /// whatever happens to the connection later.

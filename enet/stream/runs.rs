@@ -11,10 +11,10 @@ use crate::{
     },
 };
 
-/// Runs of ESP packets.
+/// The rules by which ESP packets are merged into runs, and runs are segmented.
 pub(crate) struct Runs;
 
-/// Overwrites the bytes of a header with `header`.
+/// Writes `header` to `to`, which has the bytes of a header.
 fn write(header: &Header, to: &mut [u8]) {
     for (to, byte) in to.iter_mut().zip(header.emit()) {
         *to = byte;

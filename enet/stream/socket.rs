@@ -67,7 +67,7 @@ impl Protocol for Esp {
     fn timer(esp: &mut LockedEsp<'_>, _softirq: Softirq<'_>) {
         let sock = esp.sock();
         if sock.shared().asking.key() != 0 {
-            // The wait before the SYN is over.
+            // The wait that precedes the SYN is over.
             return NetState::of(sock.net()).mapped_askers.expire(sock);
         }
         let Some((_, connection)) = parts(esp) else {

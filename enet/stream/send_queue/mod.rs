@@ -159,9 +159,10 @@ pub(crate) struct Sending {
     /// Payload bytes of a full packet: the smaller of `device_payload` and `peer_payload`, less the
     /// checksum.
     mss: u32,
-    /// Payload bytes of a packet on the device.
+    /// Maximum payload bytes of a packet that the device carries.
     device_payload: u32,
-    /// Payload bytes that the peer accepts in a packet; `u32::MAX` if it has not reported any.
+    /// Maximum payload bytes of a packet that the peer accepts; `u32::MAX` if the peer has not
+    /// reported a maximum.
     peer_payload: u32,
     /// Whether each packet has a checksum.
     with_checksum: bool,
