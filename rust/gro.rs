@@ -46,7 +46,7 @@ static TYPE: AtomicU16 = AtomicU16::new(0);
 /// of [`complete`], and so stay counted for ever.
 const POLLS: u32 = 250;
 
-/// The payload after the header of a packet, or of several merged packets.
+/// The payload that follows a header: that of one packet, or of several merged packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Held {
     /// Number of packets.

@@ -189,7 +189,7 @@ H(bool, sk_group_has_program, (const struct sock *sk), guard(rcu)(); const struc
  */
 H(bool, sk_accepts_device, (const struct sock *sk, const struct net_device *dev), int master = l3mdev_master_ifindex_rcu(dev); return inet_sk_bound_dev_eq(sock_net(sk), READ_ONCE(sk->sk_bound_dev_if), master ?: dev->ifindex, master && master != dev->ifindex ? dev->ifindex : 0))
 
-/* if IPv6 is a separate module, this one must not depend on it */
+/* if IPv6 is a separate module, this module must not depend on it */
 #if IS_BUILTIN(CONFIG_IPV6)
 H(int, inet6_register, (struct inet_protosw *p), return inet6_register_protosw(p))
 H(void, inet6_unregister, (struct inet_protosw *p), inet6_unregister_protosw(p))

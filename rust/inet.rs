@@ -131,7 +131,7 @@ impl InternetEnd {
 pub(crate) trait Streams: Sized + 'static {
     /// The companions' protocol.
     type Protocol: Operations;
-    /// Data kept with a companion.
+    /// The data that the module keeps with each companion.
     type Record: Send + Sync;
 
     /// Returns the tables through which the kernel calls the module.
@@ -196,7 +196,7 @@ pub(crate) struct Parts<M: Streams> {
 /// A descriptor's companion.
 pub(crate) struct Companion<M: Streams> {
     sock: SockRef<M::Protocol>,
-    /// Data kept with the companion.
+    /// The data that the module keeps with the companion.
     pub(crate) record: M::Record,
 }
 

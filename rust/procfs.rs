@@ -63,7 +63,7 @@ impl<const N: usize> Write for Text<N> {
     }
 }
 
-/// The longest line, in bytes; longer ones are truncated.
+/// Length of the longest line, in bytes. Longer lines are truncated.
 const LONGEST: usize = 192;
 
 /// The error for a line that does not fit into the current record. The core then asks for the line
@@ -130,7 +130,7 @@ impl Place {
     }
 }
 
-/// The text of a file.
+/// The contents of a file under `/proc/net`.
 pub(crate) trait Show: 'static {
     /// The file's name under `/proc/net`.
     const NAME: &'static kernel::str::CStr;

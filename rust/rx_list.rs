@@ -16,7 +16,7 @@ use super::{
 };
 use core::slice;
 
-/// The longest header of a protocol here, in bytes.
+/// Length of the longest header of a protocol of this module, in bytes.
 const LONGEST: usize = 16;
 
 /// A buffer that packets may be merged into, and the number and size of its packets.

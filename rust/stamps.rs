@@ -21,7 +21,7 @@ use core::{
 };
 use kernel::ffi::c_int;
 
-/// The stages that can have a timestamp.
+/// The flags of all stages of transmission that can have a timestamp.
 const STAGES: u32 = bindings::ENET_STAMP_STAGES;
 
 /// The timestamps that a send call requests, by its control messages or else by the socket's
@@ -137,7 +137,7 @@ impl RawSock {
         self.stamp_counter().fetch_add(n as i32, Relaxed) as u32
     }
 
-    /// Restarts the numbers at zero.
+    /// Restarts the numbers of the timestamps at zero.
     pub(super) fn restart_stamps(&self) {
         self.stamp_counter().store(0, Relaxed);
     }

@@ -27,7 +27,7 @@ pub(crate) trait Numbers: Send + Sync + 'static {
     const DIRECTORY: &'static CStr;
     /// A value that identifies the setting behind a file.
     type File: Copy + 'static;
-    /// The names of the files, and the setting of each.
+    /// The files: the name of each, and the setting behind it.
     const FILES: &'static [(&'static CStr, Self::File)];
 
     /// Returns the number that `file` shows. Called in process context.

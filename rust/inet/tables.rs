@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The tables through which the kernel calls streams, and their registration.
+//! The tables through which the kernel calls stream sockets, and the registration of these tables.
 
 use super::*;
 
@@ -10,7 +10,7 @@ pub(super) const IPPROTO_TCP: u32 = bindings::IPPROTO_TCP;
 
 /// The kernel's tables for one of the two families. They are complete before they are registered.
 pub(crate) struct Table {
-    /// TCP's own table.
+    /// TCP's own table for its sockets.
     tcp: *mut bindings::proto,
     /// A copy of TCP's table, except for `init` and the owner. Sockets are allocated with this
     /// table, and use TCP's own table from [`init`] on.
