@@ -283,9 +283,9 @@ impl Ends {
     }
 }
 
-/// Carries `message` from one end to the other, into `arrived`, which has the same length. The part
-/// that does not fit into the sockets' buffers is sent when the receiving end has taken some bytes
-/// out of them. Fails with `WouldBlock` if nothing arrives for `patience`.
+/// Carries `message` from one end to the other, into `arrived`, which has the same length. Bytes of
+/// the message that do not fit into the sockets' buffers are sent after the receiving end has made
+/// room there. Fails with `WouldBlock` if nothing arrives for `patience`.
 fn carry(
     from: &mut dyn Transport,
     to: &mut dyn Transport,

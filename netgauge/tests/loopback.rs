@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Client and server in one process, over the transports that need no kernel module.
+//! Tests with client and server in one process, over the transports that need no kernel module.
 
 mod common;
 

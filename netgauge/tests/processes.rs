@@ -362,7 +362,8 @@ fn bash_takes_the_completions_and_offers_options_by_prefix() {
     assert_eq!(text(&output.stdout), "--give-up\n");
 }
 
-/// The process prints its results, so there is nothing left to interrupt.
+/// In this test, the process is already printing its report when the signal comes, so there is
+/// nothing left to interrupt.
 #[test]
 fn a_signal_while_the_report_is_printed_does_not_print_it_again() {
     let server = Server::start("");

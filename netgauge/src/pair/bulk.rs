@@ -70,7 +70,8 @@ fn lead_size(link: &mut Link<'_>, size: u64, plan: &Plan) -> Result<Row> {
     let mut round = 0;
     while round < rounds {
         tag = tag.wrapping_add(1);
-        // Each transfer is a step of its own, so that both sides start anew after a loss.
+        // Each transfer is a step of its own, so that a transfer that lost a datagram can be
+        // repeated as a new step.
         link.begin(Step {
             size,
             chunk: chunk as u32,

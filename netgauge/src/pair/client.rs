@@ -93,8 +93,8 @@ impl ClientOptions {
     }
 }
 
-/// Measures everything that is planned. A transport that fails is reported, and the others are
-/// measured, unless the peer is gone.
+/// Measures everything that is planned. If a transport fails, reports the failure and goes on with
+/// the next transport, unless the peer is gone.
 ///
 /// # Errors
 ///

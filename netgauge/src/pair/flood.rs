@@ -152,7 +152,8 @@ fn receive_tally(transport: &mut dyn Transport, tag: u8) -> io::Result<Tally> {
     Ok(Tally::from_bytes(&bytes))
 }
 
-/// Requests the tally until an answer comes. A request is lost if the follower has no room for it.
+/// Requests the tally again and again until an answer comes. A request is lost if the follower has
+/// no room for it.
 fn ask_for_tally(link: &mut Link<'_>, question: &[u8], tag: u8) -> Result<Tally> {
     let mut losses = Losses::new(0);
     loop {

@@ -22,8 +22,8 @@ use crate::report::{Measured, Row};
 const STALL_FACTOR: u64 = 4;
 /// A stall also exceeds the median by more than this, nanoseconds.
 const STALL_LEAST: u64 = 1_000_000;
-/// The number of successive losses after which the link counts as down. Other patterns allow fewer
-/// losses, because only this pattern measures losses.
+/// The number of successive losses after which the link counts as down. This pattern allows more
+/// losses than other patterns, because it measures losses.
 const LOST_IN_A_ROW: u32 = 20;
 
 /// The pattern `recovery`, described above.
@@ -120,11 +120,11 @@ mod tests {
     fn a_stall_is_long_by_the_median_and_by_the_clock() {
         const MS: u64 = 1_000_000;
         assert_eq!(stalls(&[10_000; 9], 10_000), (0, 0));
-        // The long time is many times the median, but exceeds the median by less than a timer
-        // takes.
+        // In this case, the long time is many times the median, but the difference is less than a
+        // timer takes.
         assert_eq!(stalls(&[10_000, 900_000], 10_000), (0, 0));
-        // The long time exceeds the median by as much as a timer takes, but is short relative to
-        // the median.
+        // In this case, the difference is as much as a timer takes, but the long time is less than
+        // twice the median.
         assert_eq!(stalls(&[100 * MS, 130 * MS], 100 * MS), (0, 0));
         let times = [10_000, 10_000 + 2 * MS, 10_000 + 40 * MS];
         assert_eq!(stalls(&times, 10_000), (2, 42 * MS));

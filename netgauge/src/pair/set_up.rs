@@ -188,7 +188,7 @@ mod tests {
         }
     }
 
-    /// TCP's kind of stream, but with this function to resolve the address of a listener.
+    /// TCP as a kind of stream, except that this function resolves the address of a listener.
     #[derive(Debug)]
     struct Tcp(fn(&Context, &Endpoint) -> Result<Connect>);
 

@@ -44,8 +44,8 @@ const APART: f64 = 7.0;
 const TOGETHER: f64 = 50.0;
 
 /// The colours of lines, in the order of the transports. People with colour blindness can
-/// distinguish them (Okabe and Ito, 2008). Grey replaces yellow, which does not show on white;
-/// brown is for lines that are not of a transport.
+/// distinguish them (Okabe and Ito, 2008). Grey replaces yellow, which does not show on white.
+/// Brown is for lines that belong to no transport.
 const COLOURS: [RGBColor; 9] = [
     RGBColor(0, 114, 178),
     RGBColor(0, 158, 115),

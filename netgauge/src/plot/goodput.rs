@@ -112,7 +112,7 @@ mod tests {
         assert_eq!(names(&chart), ["tcp reno, 1 KiB", "tcp reno, 64 KiB"]);
         assert_eq!(chart.lines[0].points, [(2.0, 80.0), (8.0, 80.0)]);
         assert_eq!(chart.lines[0].bars, [(2.0, 79.0, 82.0), (8.0, 79.0, 82.0)]);
-        // The picture includes the link's rate, and 0.
+        // The vertical axis includes 0 and the link's rate.
         assert!(chart.y.range().start == 0.0 && chart.y.range().end > 200.0);
         let svg = picture::svg(&chart).unwrap();
         for text in [

@@ -58,7 +58,8 @@ pub(super) struct Row {
     pub(super) size: u64,
     /// The medians in nanoseconds. The key is the name of the time, without its unit.
     pub(super) times: BTreeMap<String, f64>,
-    /// Throughput, goodput of all clients, or the rate of one host, Mbit/s.
+    /// The throughput, Mbit/s. In patterns between more than two hosts, it is the goodput of all
+    /// clients, or the rate of one host.
     pub(super) mbit_per_s: Option<f64>,
 }
 

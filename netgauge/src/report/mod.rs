@@ -44,7 +44,7 @@ pub struct Report {
 pub struct LeftOut {
     /// The transport's name.
     pub transport: String,
-    /// The pattern's name, if the transport works with other patterns.
+    /// The name of the pattern that left the transport out. `None` means that all patterns did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pattern: Option<String>,
     /// The reason, and what the user can do about it.

@@ -4,7 +4,7 @@
 //!
 //! A new transport needs a file here with a [`Kind`](kind::Kind), and a line in [`kinds::KINDS`].
 
-/// Declares a socket option that nix lacks, and whose value is an integer.
+/// Declares a socket option whose value is an integer. It is for options that nix lacks.
 macro_rules! socket_option {
     (set $name:ident, $level:path, $option:path) => {
         socket_option!($name, $level, $option, setsockopt_impl, SetStruct);

@@ -20,7 +20,7 @@ const SOCKETS: &str = "Sockets, at both ends";
 /// The largest buffer size that the kernel takes, because it keeps twice the size in an `int`.
 const MOST_BUFFER: u64 = (1 << 30) - 1;
 
-/// Options of sockets. An option that is not given leaves the transport's default.
+/// Options of sockets. If an option is not given, the transport's default applies.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Args, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SocketOptions {
@@ -123,7 +123,8 @@ impl Takes {
         receive_buffer: false,
     };
 
-    /// The value for sockets that send at once, through a device that the kernel can poll.
+    /// The value for sockets that never gather small writes, and that send through a device that
+    /// the kernel can poll.
     pub(super) const DEVICE: Self = Self {
         busy_poll: true,
         send_buffer: true,

@@ -412,7 +412,7 @@ mod tests {
             let error = transport.send(&vec![0; 64 << 20]).unwrap_err();
             assert!(is_timeout(&error), "{error}");
             assert_eq!(transport.pending, 0);
-            // The connection was aborted.
+            // The connection was aborted, so a further message cannot be sent.
             assert!(transport.send(&[0]).is_err());
         }
     }

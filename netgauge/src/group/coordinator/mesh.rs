@@ -219,7 +219,7 @@ fn dismiss(
     group.settle(members, &Answer::Left, patience, take)
 }
 
-/// Returns the rounds that every member has reported.
+/// Returns the rounds that all members have reported.
 fn rounds(spans: &[Vec<Span>]) -> Vec<MeshRound> {
     let count = spans.iter().map(Vec::len).min().unwrap_or(0);
     (0..count)

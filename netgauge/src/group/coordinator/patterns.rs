@@ -180,9 +180,9 @@ impl GroupPattern for Rounds {
 }
 
 impl Rounds {
-    /// Measures one transport with one number of clients. A failure is reported, and the rest is
-    /// measured, unless a participant is gone. Returns whether the user has interrupted the run;
-    /// the report then has the results so far.
+    /// Measures one transport with one number of clients. A failure becomes part of the report, and
+    /// does not end the run. If a participant is gone, nothing is measured, and the report says so.
+    /// Returns whether the user has interrupted the run; the report then has the results so far.
     fn add(
         &self,
         report: &mut GroupReport,

@@ -91,9 +91,9 @@ impl Group {
                 }
             };
             if process.is_some() {
-                // Greets at once, because a greeted process exits cleanly even if the coordinator
-                // gives up. The error is ignored because `greet` reports a process that has ended
-                // already.
+                // The process is greeted at once, because a greeted process exits cleanly even if
+                // the coordinator gives up. If the process has ended already, `greet` reports that
+                // later, so the error is ignored here.
                 let _ = control.hello();
             }
             group.remotes.push(Remote {

@@ -29,7 +29,8 @@ pub struct GroupReport {
     /// One run for each transport, congestion control and number of clients, in the order of
     /// measurement.
     pub runs: Vec<GroupRun>,
-    /// Transports that do not work here, if `-m` names all transports.
+    /// The transports that the run left out because they do not work here. Only `-m all` leaves
+    /// transports out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left_out: Vec<LeftOut>,
     /// The time, the command and the hosts of the run.

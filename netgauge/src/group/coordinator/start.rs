@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Starts participants other than servers: in a network namespace, here, or on another host by ssh.
+//! Starts processes as participants: in a network namespace, in this process's own namespace, or on
+//! another host by ssh.
 
 use std::io::{BufRead, BufReader};
 use std::os::fd::OwnedFd;
