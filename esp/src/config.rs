@@ -133,7 +133,7 @@ pub struct Stats {
     pub pkt_rx_oos: u32,
     /// Number of received packets dropped for any other reason.
     pub pkt_rx_drop: u32,
-    /// Number of packets found missing because a later one arrived.
+    /// Number of packets found missing because a later packet arrived.
     pub seq_lost: u32,
     /// Number of retransmission requests sent.
     pub arq_tx: u32,

@@ -13,7 +13,7 @@ pub enum DropReason {
     Malformed,
     /// The packet was received before. It is answered with an acknowledgement.
     Duplicate,
-    /// Packets before this one are missing. They are requested.
+    /// The packet arrived while earlier packets are missing. The missing packets are requested.
     OutOfSequence,
     /// The packet's number is farther from the expected one than a window reaches.
     BeyondWindow,
@@ -52,7 +52,7 @@ impl Room {
     }
 }
 
-/// The effects of a packet or a timer. Several fields can be set.
+/// The effects of a packet or a timer, and what the caller must do. Several fields can be set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[must_use]
 pub struct Outcome {

@@ -152,7 +152,7 @@ pub(super) struct Receiver {
     last_advertised: Seq,
     /// The number after the last one that any advertised window allows.
     allowed: Seq,
-    /// The number after the highest number known to be in use.
+    /// The number after the highest number that the sender is known to have used.
     seen: Seq,
     incoming: Incoming,
     /// Whether due acknowledgements are withheld (R3).
@@ -632,7 +632,8 @@ const fn flags_of_part(mut flags: u8, lacks_first: bool, lacks_last: bool) -> u8
 
 /// Returns whether the receiver is congested (R3) once `more` bytes are added to the receive queue.
 /// It is congested if the queue has no room for another burst of full packets, and more than a
-/// quarter of the queue is in use. An empty queue is never congested, whatever its limit.
+/// quarter of the queue is in use. While the queue is empty, the receiver is never congested,
+/// whatever the queue's limit.
 #[inline]
 fn is_congested(room: Room, more: u32, window: impl FnOnce() -> u16) -> bool {
     let queued = room.queued.saturating_add(more);

@@ -354,8 +354,8 @@ fn a_host_that_was_restarted_connects_again() {
 #[test]
 fn a_forged_syn_is_answered_once_and_has_no_effect() {
     let mut pair = Pair::established();
-    // In the first case no packets are in flight. In the others, packets of both sides are in
-    // flight, and either none or some of these packets are lost.
+    // In the first case no packets are in flight. In the second case, packets of both sides are in
+    // flight. In the third case, some of these packets are lost, too.
     for (busy, losses) in [(false, 0), (true, 0), (true, 5)] {
         if busy {
             pair.lose_matching(A, losses, |h| h.len > 0);

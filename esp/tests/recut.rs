@@ -67,7 +67,7 @@ fn packets_in_flight_that_arrive_need_no_skip() {
 #[test]
 fn packets_that_no_longer_fit_are_split_and_retransmitted() {
     let mut pair = with_options();
-    // The receiver's MTU shrinks first, so all packets are lost.
+    // In this test, the receiver's MTU shrinks before the sender's MTU, so all packets are lost.
     narrow(&mut pair, 60);
     pair.send(A, &bytes(5000, 1));
     pair.run_for(50 * MS);

@@ -345,7 +345,7 @@ impl Budget {
     }
 }
 
-/// Returns the rate of these bytes in this time, bytes in 2^16 ns.
+/// Returns the rate at which `bytes` bytes arrive within `time`, in bytes per 2^16 ns.
 #[inline]
 fn rate(bytes: u32, time: Nanos) -> u32 {
     let scaled = Nanos::from(bytes) << RATE_SHIFT;

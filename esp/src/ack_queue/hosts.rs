@@ -111,7 +111,7 @@ impl Host {
         }
     }
 
-    /// Refunds the [`PARTS`] of a turn that the host did not use.
+    /// Refunds the part of a turn that the host did not use. `parts` is that part in [`PARTS`].
     #[inline]
     pub(super) fn refund(&mut self, round: u32, parts: u8) {
         self.debt = self.debt(round).saturating_sub(parts);

@@ -20,7 +20,7 @@ use super::super::timers::{Nanos, MICROSECOND, SECOND};
 /// The minimum target time from a turn to its first packet.
 const QUEUE: Nanos = 50 * MICROSECOND;
 
-/// The longest round trip at which windows follow the rate alone.
+/// If the round trip is at most this long, windows follow the measured rate alone.
 const SHORT_WAY: Nanos = 90 * MICROSECOND;
 
 /// The minimum time for which a measured round trip stays valid.
@@ -78,7 +78,7 @@ impl DelayBased {
         self.least.into_iter().filter(|time| *time > 0).min()
     }
 
-    /// Returns whether the round trip is too long for windows that follow the rate.
+    /// Returns whether the round trip is too long for windows that follow the measured rate alone.
     #[inline]
     pub(super) fn is_long(&self) -> bool {
         self.least() > Some(SHORT_WAY)

@@ -94,7 +94,7 @@ impl Receiver {
         self.skipped
     }
 
-    /// Notes that the numbers before `behind` are in use.
+    /// Notes that the sender has used the numbers before `behind`.
     #[inline]
     pub(super) fn note_seen(&mut self, behind: Seq) {
         if self.seen.before(behind) {

@@ -291,7 +291,8 @@ impl Receiver {
         filled
     }
 
-    /// Returns the distance from the expected number to the end of the numbers known to be in use.
+    /// Returns the distance from the expected number to the number after the highest one that the
+    /// sender is known to have used.
     fn known(&self) -> u16 {
         self.expected.distance(self.seen).min(MOST)
     }

@@ -126,7 +126,8 @@ fn a_list_that_is_never_served() {
 
 #[test]
 fn a_list_that_keeps_what_need_not_wait() {
-    // A sender's last packet arrives while its acknowledgement waits.
+    // In this case, one sender's last packet arrives while the acknowledgement for this sender
+    // waits for its turn.
     let mut wrong = case(Some(Sabotage::KeepInList), &[4, 3]);
     wrong.configs[1].initial_ack_burst_length = 1;
     assert_caught(wrong, "ACK queue, list and connections agree", 0, 0);

@@ -58,7 +58,8 @@ impl Mesh {
         self.fabric.write_at(at, end(from, to), bytes);
     }
 
-    /// Returns the bytes of host `from` delivered to host `to`, in order, since the start.
+    /// Returns the number of bytes that host `from` has sent and that were delivered to host `to`,
+    /// in order, since the start.
     pub fn received(&mut self, from: usize, to: usize) -> u64 {
         self.fabric.endpoint(end(to, from)).received
     }

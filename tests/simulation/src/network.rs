@@ -31,8 +31,8 @@ pub fn frame_bytes(payload: u16) -> u32 {
 pub struct Rate {
     /// Bits per second.
     pub bits: u64,
-    /// Bytes that a frame occupies on the wire beyond the bytes in a buffer. On Ethernet these are
-    /// 4 bytes of check sequence, 8 of preamble and 12 of gap.
+    /// Bytes that a frame occupies on the wire in addition to the bytes that it takes in a buffer.
+    /// On Ethernet these are 4 bytes of check sequence, 8 of preamble and 12 of gap.
     pub framing: u32,
 }
 

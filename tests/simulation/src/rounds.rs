@@ -51,7 +51,7 @@ impl Default for Workload {
 pub struct Round {
     /// Whether the whole message of every awaited sender arrived.
     pub complete: bool,
-    /// Nanoseconds from the first sender's start to the last byte.
+    /// Nanoseconds from the first sender's start to the arrival of the last byte.
     pub duration: Nanos,
     /// Payload received during `duration`, as a share of the port's rate.
     pub goodput: f64,
@@ -62,8 +62,8 @@ pub struct Round {
     pub peak: u32,
     /// The largest number of acknowledgements that waited in the ACK queue at the same time.
     pub waiting: usize,
-    /// Nanoseconds from each sender's start to its message's last byte, in the order of the
-    /// senders. Incomplete messages are left out.
+    /// Nanoseconds from each sender's start to the arrival of its message's last byte, in the order
+    /// of the senders. Incomplete messages are left out.
     #[serde(skip)]
     pub completions: Vec<Nanos>,
     /// The counters of the round.
@@ -219,11 +219,12 @@ pub struct Summary {
     pub peak: u32,
     /// The largest number of acknowledgements that waited in the ACK queue at the same time.
     pub waiting: usize,
-    /// Median time from a sender's start to its message's last byte, nanoseconds.
+    /// Median time from a sender's start to the arrival of its message's last byte, nanoseconds.
     pub completion: Nanos,
-    /// 99th percentile of the time from a sender's start to its message's last byte, nanoseconds.
+    /// The 99th percentile of the time from a sender's start to the arrival of its message's last byte,
+    /// nanoseconds.
     pub completion_99: Nanos,
-    /// Maximum of the time from a sender's start to its message's last byte, nanoseconds.
+    /// Longest time from a sender's start to the arrival of its message's last byte, nanoseconds.
     pub completion_worst: Nanos,
     /// The counters of all rounds.
     #[serde(flatten)]
