@@ -55,7 +55,7 @@ const TAKES_SKIPS: u8 = 1;
 /// Capability: requests may name packets.
 const SELECTIVE: u8 = 2;
 
-/// Capability: announcements are short if nothing may follow them.
+/// Capability: the host's announcements are short if no packets may directly follow them.
 const ANNOUNCES_SHORT: u8 = 4;
 
 /// Capability bit of a crowded host: announcements to it should be short.

@@ -134,7 +134,8 @@ pub enum Transmit {
     /// For retransmissions, the caller records TXS for the first packet and TXF for the last
     /// packet.
     Data {
-        /// The first packet's header, without the length, and with the TXF of the last packet.
+        /// The first packet's header. Its length is not filled in, and it has the TXF flag of the
+        /// last packet.
         header: Header,
         /// Number of packets.
         count: u16,

@@ -468,8 +468,8 @@ impl Receiver {
         }
     }
 
-    /// Makes the answer to a duplicate due, because the packet's acknowledgement may have been
-    /// lost.
+    /// Makes an acknowledgement due in answer to a duplicate, because the earlier acknowledgement
+    /// of the packet may have been lost.
     fn on_old(&mut self, room: Room, config: &Config) {
         if !self.has_ended() {
             self.congested = is_congested(room, 0, || self.grants.window(config));

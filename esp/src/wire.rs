@@ -199,7 +199,8 @@ impl Header {
         self.is_grant().then_some(Grant { start, window })
     }
 
-    /// Returns the header of an empty packet with this grant, unless the grant is zero.
+    /// Returns the header of an empty packet that carries this grant. If the grant is zero, returns
+    /// the header unchanged.
     #[inline]
     pub(super) const fn granting(self, grant: Grant) -> Self {
         let len = u16::from_be_bytes([grant.start, grant.window]);

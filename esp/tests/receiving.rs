@@ -60,7 +60,8 @@ fn the_final_acknowledgement_waits_for_data_to_carry_it() {
 
 #[test]
 fn one_request_per_hole() {
-    // R1: the rest of the burst behind the hole causes no request.
+    // R1: the hole is requested once. The packets of the burst that arrive after this request cause
+    // no further request.
     let mut pair = Pair::established();
     pair.lose(A, 3);
     pair.send(A, &bytes(2_000, 1));
@@ -105,7 +106,7 @@ fn a_lost_request_is_repeated_after_a_probe() {
 
 #[test]
 fn a_lost_tail_is_found_by_the_timers_probe() {
-    // R4: no packet behind the hole reveals it.
+    // R4: the lost packets are the last ones, so no later packet reveals the hole.
     let mut pair = Pair::established();
     let start = pair.now;
     for nth in 15..20 {
@@ -404,8 +405,8 @@ fn packets_beyond_the_room_are_requested_later() {
 
 #[test]
 fn a_large_burst_does_not_outgrow_a_small_buffer() {
-    // Messages of one packet are acknowledged by holds, which open no window, so the sender
-    // continues to the end of its window.
+    // In this test, each message is one packet, and a hold acknowledges it. Holds open no window,
+    // so the sender sends only until its window ends.
     for (limit, most) in [(6, 6 + 64), (100, 100 + 100), (5_000, 5_000)] {
         let mut pair = Pair::new();
         for side in &mut pair.sides {

@@ -517,7 +517,7 @@ fn retransmissions_measure_no_round_trip() {
 
 #[test]
 fn a_round_trip_that_varies_is_no_loss() {
-    // Every second round trip takes more than twice as long as the handshake.
+    // In this test, every second round trip takes more than twice as long as the handshake.
     let mut pair = Pair::new();
     pair.latency = 10 * MS;
     let mut pair = pair.establish();

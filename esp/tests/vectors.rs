@@ -115,7 +115,8 @@ impl Station {
         self.now = until;
     }
 
-    /// Executes a line of the vectors, or compares a packet with it.
+    /// Executes a line of the vectors. If the line is an expected packet, compares a sent packet
+    /// with it.
     fn line(&mut self, line: &str) {
         let (verb, rest) = line.split_once(' ').unwrap_or((line, ""));
         match verb {

@@ -14,7 +14,7 @@ use super::super::wire::Grant;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Granted {
     grant: Grant,
-    /// Upper bound of the number of packets that follow announcements.
+    /// Upper bound of the number of packets that may follow an announcement.
     most_unscheduled: u8,
     /// Whether the receiver reported many senders, and has granted nothing yet.
     crowded: bool,

@@ -37,7 +37,8 @@ impl Missing {
         self.due
     }
 
-    /// Returns the distance of the first packet to retransmit from the first unacknowledged one.
+    /// Returns the distance from the first unacknowledged packet to the first packet that is to be
+    /// retransmitted.
     #[inline]
     pub(super) fn first(&self) -> Option<u16> {
         if self.due {

@@ -221,8 +221,8 @@ pub struct Summary {
     pub waiting: usize,
     /// Median time from a sender's start to the arrival of its message's last byte, nanoseconds.
     pub completion: Nanos,
-    /// The 99th percentile of the time from a sender's start to the arrival of its message's last byte,
-    /// nanoseconds.
+    /// The 99th percentile of the time from a sender's start to the arrival of its message's last
+    /// byte, in nanoseconds.
     pub completion_99: Nanos,
     /// Longest time from a sender's start to the arrival of its message's last byte, nanoseconds.
     pub completion_worst: Nanos,

@@ -234,7 +234,7 @@ impl Simulation {
         self.endpoint(end).silent_after = packets;
     }
 
-    /// Returns the bytes from a sender delivered in order since the start.
+    /// Returns the number of bytes from a sender that were delivered in order since the start.
     pub fn received(&self, sender: usize) -> u64 {
         self.receiver().endpoints[sender].received
     }
@@ -260,8 +260,8 @@ impl Simulation {
     }
 
     /// Returns the longest time that an acknowledgement for this sender waited for its turn. Also
-    /// returns the most turns of other connections during one of these waits. Both values cover the
-    /// time since the last call.
+    /// returns the largest number of turns that other connections had during one of these waits.
+    /// Both values cover the time since the last call.
     pub fn take_longest_wait(&mut self, sender: usize) -> (Nanos, u64) {
         std::mem::take(&mut self.endpoint(receiving(sender)).longest_wait)
     }

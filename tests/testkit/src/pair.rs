@@ -88,7 +88,7 @@ pub struct Side {
     pub sent: Vec<u8>,
     /// The largest number of bytes ever in the receive queue.
     pub most_queued: u32,
-    /// The time at which the timer expires; a later deadline does not push it back.
+    /// The time at which the timer expires. A later deadline does not postpone this time.
     armed: Nanos,
 }
 

@@ -12,7 +12,7 @@ use crate::case::{Case, Close, Program, Reader, MS, US};
 use crate::scene::Sights;
 use crate::world::Budget;
 
-/// Connections that are opened, carry a message in each direction, and are closed.
+/// Cases whose connections are opened, carry a message in each direction, and are closed.
 pub fn handshake(scale: Scale) -> Family {
     let mut cases = Vec::new();
     let messages: [(&[u16], &[u16]); 5] = [
@@ -34,8 +34,8 @@ pub fn handshake(scale: Scale) -> Family {
     family("handshake", Sights::RESENT | Sights::RESET, cases)
 }
 
-/// Connections that both ends open at once. Each connection carries a message in each direction,
-/// and is closed.
+/// Cases in which both ends open each connection at once. Each connection carries a message in each
+/// direction, and is closed.
 pub fn crossed_handshake(scale: Scale) -> Family {
     let Family { mut cases, .. } = handshake(scale);
     for case in &mut cases {
@@ -44,7 +44,7 @@ pub fn crossed_handshake(scale: Scale) -> Family {
     family("crossed handshake", Sights::RESENT, cases)
 }
 
-/// Messages of 1 to 5 packets, to test the flags TXS, TXF and RRQ.
+/// Cases with messages of 1 to 5 packets, to test the flags TXS, TXF and RRQ.
 pub fn transfer(scale: Scale) -> Family {
     let mut cases = Vec::new();
     let messages: [&[u16]; 11] = [
@@ -73,7 +73,7 @@ pub fn transfer(scale: Scale) -> Family {
     family("transfer", Sights::REQUEST | Sights::RESENT, cases)
 }
 
-/// A round trip that is longer than the delay of an acknowledgement.
+/// Cases with a round trip that is longer than the delay of an acknowledgement.
 pub fn far(scale: Scale) -> Family {
     let mut cases = Vec::new();
     for config in grid(scale.of(1, 2, &[2, 3, 1, 4]), &[1, 2], &[0, 1]) {
@@ -89,8 +89,8 @@ pub fn far(scale: Scale) -> Family {
     family("far", Sights::REQUEST | Sights::RESENT, cases)
 }
 
-/// Send calls that sleep until the write queue has room, so that one message becomes several
-/// transmissions.
+/// Cases in which a send call sleeps until the write queue has room, so that one message becomes
+/// several transmissions.
 pub fn short_queue(scale: Scale) -> Family {
     let mut cases = Vec::new();
     for config in grid(scale.of(1, 2, &[2, 4, 3]), &[1, 2], &[0, 1]) {
@@ -107,7 +107,7 @@ pub fn short_queue(scale: Scale) -> Family {
     family("short queue", Sights::RESENT, cases)
 }
 
-/// Receive buffers of 1 to 4 packets, whose reader is late or reads packet by packet.
+/// Cases with receive buffers of 1 to 4 packets, whose readers are late or read packet by packet.
 pub fn slow_reader(scale: Scale) -> Family {
     let mut cases = Vec::new();
     for config in grid(scale.of(1, 3, &[2, 3, 1, 4]), &[1, 2], &[0, 1]) {
@@ -130,9 +130,9 @@ pub fn slow_reader(scale: Scale) -> Family {
     )
 }
 
-/// Records of 1 to 4 packets in both directions, through buffers that are shorter than a record.
-/// The readers read late or at once. The connections are opened with the option for records, and
-/// closed.
+/// Cases with records of 1 to 4 packets in both directions, through buffers that are shorter than a
+/// record. The readers read late or at once. The connections are opened with the option for
+/// records, and closed.
 pub fn records(scale: Scale) -> Family {
     let mut cases = Vec::new();
     let messages: [&[u16]; 6] = [&[2, 1], &[3], &[1, 1, 2], &[1, 3], &[4], &[2, 2]];
@@ -190,7 +190,8 @@ pub fn reverse(scale: Scale) -> Family {
     family("reverse data", Sights::REQUEST, cases)
 }
 
-/// Hosts with different parameters, and a request timer that is shorter than the round trip.
+/// Cases in which the hosts have different parameters, and the request timer is shorter than the
+/// round trip.
 pub fn unequal(scale: Scale) -> Family {
     let mut cases = Vec::new();
     let hasty = |config| Config {
@@ -226,8 +227,8 @@ pub fn unequal(scale: Scale) -> Family {
     family("unequal hosts", Sights::REQUEST | Sights::CONGESTED, cases)
 }
 
-/// Hosts with different parameters that report their windows to each other. The wire may lose,
-/// duplicate or delay the SYN and the SYN|ACK.
+/// Cases in which hosts with different parameters report their windows to each other. The wire may
+/// lose, duplicate or delay the SYN and the SYN|ACK.
 pub fn told(scale: Scale) -> Family {
     let mut cases = Vec::new();
     let pairs = [
@@ -264,7 +265,7 @@ pub fn told(scale: Scale) -> Family {
     family("told windows", Sights::REQUEST | Sights::RESENT, cases)
 }
 
-/// Hosts that grant windows. No wire is slow, so the windows grow to their maximum.
+/// Cases in which the hosts grant windows. No wire is slow, so the windows grow to their maximum.
 pub fn granted(scale: Scale) -> Family {
     let mut cases = Vec::new();
     for (burst, ack, initial, most) in scale.of(
@@ -309,7 +310,7 @@ pub fn granted(scale: Scale) -> Family {
     family("granted windows", Sights::REQUEST | Sights::RESENT, cases)
 }
 
-/// Transfers during which the parameters of both hosts change.
+/// Cases in which the parameters of both hosts change during the transfer.
 pub fn changed(scale: Scale) -> Family {
     let mut cases = Vec::new();
     let changes = [
@@ -349,8 +350,8 @@ pub fn changed(scale: Scale) -> Family {
     family("changed", Sights::REQUEST | Sights::CONGESTED, cases)
 }
 
-/// The closing of connections: by either end first, by both ends at once, by one end only, and with
-/// close(2).
+/// Cases in which connections are closed: by either end first, by both ends at once, by one end
+/// only, and with close(2).
 pub fn close(scale: Scale) -> Family {
     let mut cases = Vec::new();
     let pairs = [
@@ -379,8 +380,8 @@ pub fn close(scale: Scale) -> Family {
     family("close", Sights::RESET, cases)
 }
 
-/// Selective retransmission at one end or both: packets are lost, duplicated and reordered, and
-/// kept behind a hole.
+/// Cases with selective retransmission at one end or both. Packets are lost, duplicated and
+/// reordered, and kept behind a hole.
 pub fn selective(scale: Scale) -> Family {
     let mut cases = Vec::new();
     let ends = [[true, true], [true, false], [false, true]];

@@ -10,7 +10,7 @@ use crate::case::{Case, Close, Program, Reader, MS};
 use crate::scene::Sights;
 use crate::world::Budget;
 
-/// Two senders in the ACK queue.
+/// Cases with two senders in the ACK queue.
 pub fn two_senders(scale: Scale) -> Family {
     let mut cases = Vec::new();
     let messages: [[&[u16]; 2]; 6] = [
@@ -34,7 +34,7 @@ pub fn two_senders(scale: Scale) -> Family {
     )
 }
 
-/// Three senders in the ACK queue.
+/// Cases with three senders in the ACK queue.
 pub fn three_senders(scale: Scale) -> Family {
     let mut cases = Vec::new();
     let messages: [[&[u16]; 3]; 5] = [
@@ -57,8 +57,8 @@ pub fn three_senders(scale: Scale) -> Family {
     )
 }
 
-/// The order of turns: a short transmission among long ones, connections of one host, and a socket
-/// with a priority.
+/// Cases that test the order of turns: with a short transmission among long ones, with connections
+/// of one host, and with a socket that has a priority.
 pub fn order(scale: Scale) -> Family {
     let mut cases = Vec::new();
     let late = answers(Program::bytes(1), 0, &[1]);
@@ -126,7 +126,7 @@ pub fn two_ways(scale: Scale) -> Family {
     )
 }
 
-/// Two connections, from opening to closing.
+/// Cases with two connections, from opening to closing.
 pub fn lives(scale: Scale) -> Family {
     let mut cases = Vec::new();
     let parameters = [
@@ -151,8 +151,8 @@ pub fn lives(scale: Scale) -> Family {
     )
 }
 
-/// Several senders, one of which dies at any of its packets. The bound is the time within which the
-/// other senders must be done.
+/// Cases with several senders, one of which dies when it sends one of its packets. The bound is the
+/// time within which the other senders must be done.
 pub fn dying_sender(scale: Scale) -> Family {
     let mut cases = Vec::new();
     for senders in [2, 3] {
@@ -176,7 +176,7 @@ pub fn dying_sender(scale: Scale) -> Family {
     }
 }
 
-/// A dying sender together with other faults.
+/// Cases in which a sender dies and other faults occur, too.
 pub fn dying_and_losses(scale: Scale) -> Family {
     let mut cases = Vec::new();
     for config in grid(scale.of(1, 2, &[2, 1, 3]), &[1], &[0, 1]) {
@@ -201,7 +201,7 @@ pub fn dying_and_losses(scale: Scale) -> Family {
     }
 }
 
-/// Reordered packets, without selective retransmission.
+/// Cases with reordered packets, without selective retransmission.
 pub fn overtaken(scale: Scale) -> Family {
     let mut cases = Vec::new();
     for config in grid(scale.of(1, 2, &[3, 2, 4]), &[1, 2], &[1]) {

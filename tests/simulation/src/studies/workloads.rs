@@ -140,8 +140,8 @@ pub struct Line {
     pub counts: Counts,
 }
 
-/// Returns how many nanoseconds all packets of a message take on a link, and how many the last
-/// packet takes.
+/// Returns two times in nanoseconds: how long all packets of a message take on a link, and how long
+/// the last packet takes.
 fn on_link(setup: &Setup, size: u64) -> (f64, f64) {
     let mss = u64::from(setup.mss());
     let time = |payload: u64| {
