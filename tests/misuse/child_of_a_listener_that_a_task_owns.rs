@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A listener is cloned in a softirq while a task may own it and change it.
+//! A softirq clones a listener while a task may own the listener and change it.
 
 use crate::net::sock::{NewChild, Protocol, Sock};
 use crate::net::softirq::Softirq;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A guard of a `Cell`, which is not `Sync`, is shared between threads.
+//! The guard of a lock is shared between threads, although the lock protects a `Cell`, which is not
+//! `Sync`.
 
 use crate::net::bh_lock::BhLock;
 use core::cell::Cell;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A socket is inserted into a map without the socket's lock, while another task may remove the
-//! same socket.
+//! A socket is inserted into a map while the socket is not locked, so another task may be removing
+//! the same socket.
 
 use crate::net::map::{Key, Map};
 use crate::net::sock::{Protocol, Sock};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A socket is removed from a map without the socket's lock, while another task may insert the same
-//! socket.
+//! A socket is removed from a map while the socket is not locked, so another task may be inserting
+//! the same socket.
 
 use crate::net::map::Map;
 use crate::net::sock::{Protocol, Sock};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A packet is moved out of its owning value, and overwrites a queued packet.
+//! A packet is moved out of the value that owns it, and is written over a queued packet.
 
 use crate::net::skb::{Buffer, Skb};
 

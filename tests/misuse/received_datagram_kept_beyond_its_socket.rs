@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A received datagram, which may be charged to its socket, is kept beyond the call that holds the
-//! socket.
+//! A received datagram is kept beyond the call that holds the socket, although the datagram's
+//! memory may be charged to the socket.
 
 use crate::net::family::Closing;
 use crate::net::sock::{Datagram, Protocol};

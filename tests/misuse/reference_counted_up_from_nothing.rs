@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A socket that was found in a map is treated as held, although its reference count may be zero,
-//! so it would be freed twice.
+//! A socket that was found in a map is treated as held, although its reference count may already be
+//! zero. In that case the socket would be freed twice.
 
 use crate::net::map::{Key, Map};
 use crate::net::rcu;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A reference is made from a borrowed socket without counting it, so that dropping it frees the
-//! socket early.
+//! A reference is made from a borrowed socket, but the socket's reference count is not raised.
+//! Dropping the reference then frees the socket early.
 
 use crate::net::sock::{Protocol, Sock, SockRef};
 use core::ptr::NonNull;
