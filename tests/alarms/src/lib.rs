@@ -65,7 +65,8 @@ const HARMLESS: &[&str] = &[
     "ODEBUG: selftest passed",
     "kmemleak: Kernel memory leak detector initialized",
     "rcu: \tRCU callback double-/use-after-free debug is enabled.",
-    // The tracker could not allocate its own memory, so it counts references without their owners.
+    // The tracker of references could not allocate its own memory, so it only counts references,
+    // without recording their owners.
     "ref_tracker: memory allocation failure, unreliable refcount tracker.",
 ];
 

@@ -298,8 +298,8 @@ impl World {
         if self.socket.state() == State::Closed || keep >= queued {
             return;
         }
-        // If the packets took more than half of the numbers, later numbers could not be told from
-        // earlier ones.
+        // If the packets in the queue took more than half of all numbers, a later number could not
+        // be told from an earlier one.
         if queued > 0x1000 {
             return;
         }

@@ -92,8 +92,8 @@ impl Results {
             .with_context(|| path.display().to_string())
     }
 
-    /// Stores each run of `report` under `topic` and a series, the element of `series` that has the
-    /// run's transport. This element also says whether offloads were on.
+    /// Stores each run of `report` under `topic` and a series. The series is the element of
+    /// `series` that has the run's transport. This element also says whether offloads were on.
     pub fn take(&mut self, topic: &str, series: &[Series], report: &Value) {
         for run in report["runs"].as_array().into_iter().flatten() {
             let of = series.iter().find(|one| run["transport"] == one.transport);

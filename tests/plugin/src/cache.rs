@@ -87,8 +87,8 @@ impl Caches {
 mod tests {
     use super::*;
 
-    /// Returns how many of these accesses miss in the first level, and how many of these then miss
-    /// in the second level too.
+    /// Accesses `addresses` one after the other. Returns two numbers: how many accesses miss in the
+    /// first level, and how many of these miss in the second level, too.
     fn misses(caches: &mut Caches, addresses: impl IntoIterator<Item = u64>) -> (u64, u64) {
         let before = (caches.first_misses, caches.second_misses);
         for address in addresses {

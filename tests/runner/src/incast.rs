@@ -39,8 +39,9 @@ const LEAST_FAIRNESS: f64 = 0.97;
 /// senders.
 const LEAST_FAIRNESS_OF_TWO_WINDOWS: f64 = 0.95;
 
-/// The most senders for which ESP is judged. Each sender first sends an announcement, the packet
-/// that starts a transmission. 64 announcements leave no room for a window in a port of 128 KiB.
+/// ESP is judged for up to this number of senders. Each sender first sends an announcement, the
+/// packet that starts a transmission. The announcements of 64 senders would leave no room for a
+/// window in a port of 128 KiB.
 const MOST_JUDGED: u32 = 32;
 
 /// The least goodput of a stream on a lossy cable, as a share of its goodput without loss.

@@ -282,8 +282,8 @@ impl Guest {
         self.allowance = Allowance::new(self.child.id(), time);
     }
 
-    /// Asks the guest's init to print the hanging tasks to the console's log. Has no effect if init
-    /// does not listen.
+    /// Asks the guest's init to print the hanging tasks to the console's log, and waits for
+    /// [`LAST_WORDS`]. Has no effect if init does not listen.
     fn await_last_words(&mut self) {
         if self.send_line("").is_ok() {
             thread::sleep(LAST_WORDS);

@@ -2,7 +2,7 @@
 
 //! `make shell`: a guest for experiments by hand, with a shell on each of two hosts. The guest's
 //! root is a toolbox with the usual tools. Its `/usr/local` has the files of `make install`. The
-//! guest shares a directory of the user.
+//! project's directory `build/share` is `/share` in the guest.
 
 use std::fs;
 use std::path::{Path, PathBuf};

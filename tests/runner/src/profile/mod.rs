@@ -67,7 +67,8 @@ impl Work {
         }
     }
 
-    /// Returns how many half round trips, KiB or messages the second run has beyond the first run.
+    /// Returns the work that the second run does in addition to the work of the first run, in half
+    /// round trips, KiB or messages.
     fn difference(self) -> f64 {
         let more = |[first, second]: [u64; 2]| second - first;
         let units = match self {
@@ -174,7 +175,7 @@ pub fn run(layout: &Layout, options: &Options) -> Result<bool> {
 }
 
 /// Returns for each function the number of its instructions in a unit of work. `short` and `long`
-/// are the counts of two runs, by address.
+/// are the counts of the first and of the second run, by address.
 fn compare(short: &Counts, long: &Counts, work: Work, symbols: &Symbols) -> Profile {
     let mut profile = Profile::new();
     for (place, more) in difference(short, long) {

@@ -190,8 +190,8 @@ impl Trace {
             self.blocks.insert(own, contents);
         }
         let contents = self.blocks.get(&own).copied().unwrap_or_else(|| {
-            // The block was translated before QEMU was asked to list translations, and has at least
-            // one instruction.
+            // The block was translated before QEMU was asked to list translations. It counts as one
+            // instruction, because every block has at least one.
             self.unlisted += 1;
             Contents {
                 instructions: 1,
