@@ -432,7 +432,7 @@ impl<P: Payload> Engine<P> {
 
     /// Asks each blocked link with one `poll(2)` whether it can send and has input, then sends and
     /// receives accordingly. One `poll(2)` costs less than a send and a receive that fail. Returns
-    /// the links that were asked, and whether bytes were received.
+    /// two values: the links that were asked, and whether bytes were received.
     fn ask_blocked(&mut self) -> (Vec<LinkId>, bool) {
         let mut progress = false;
         let asked = std::mem::take(&mut self.blocked);
@@ -649,8 +649,8 @@ impl<P: Payload> Engine<P> {
         true
     }
 
-    /// Handles a connection that the peer closed cleanly. The link's unsent messages complete as
-    /// not sent.
+    /// Handles a connection that the peer closed cleanly. The link's unsent messages are reported
+    /// as not sent.
     fn part(&mut self, link: LinkId) {
         self.detach(link, State::Idle);
         let payloads = self.links[link].abandon();

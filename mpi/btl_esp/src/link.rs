@@ -125,8 +125,8 @@ impl<P: Payload> Link<P> {
         self.has_output() && matches!(self.state, State::Ready(_))
     }
 
-    /// Returns whether there is input, and whether there is room for output. Both values are true
-    /// if they are unknown.
+    /// Returns two values: whether there is input, and whether there is room for output. Each value
+    /// is true if it is unknown.
     pub fn readiness(&self) -> (bool, bool) {
         match &self.state {
             State::Ready(stream) => stream.readiness().unwrap_or((true, true)),

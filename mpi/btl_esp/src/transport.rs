@@ -219,8 +219,8 @@ impl Stream {
         }
     }
 
-    /// Returns whether there is input, and whether there is room for output. After an error both
-    /// values are true.
+    /// Returns two values: whether there is input, and whether there is room for output. After an
+    /// error both values are true.
     ///
     /// # Errors
     ///

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Sockets. `socket.socket` refuses some calls for unknown families, so these call the C library directly."""
+"""Sockets. `socket.socket` refuses some calls for unknown families, so this module calls the C
+library directly."""
 
 from __future__ import annotations
 

@@ -52,8 +52,8 @@ fn listen(address: &str) -> io::Result<EspStream> {
 
 /// Copies in both directions until both have ended.
 fn join(stream: EspStream) -> io::Result<()> {
-    // The files are unbuffered. The standard library's buffers would hold data back until the end
-    // of a line.
+    // The files are used without the standard library's buffers, which would hold data back until
+    // the end of a line.
     let mut input = File::from(io::stdin().as_fd().try_clone_to_owned()?);
     let mut output = File::from(io::stdout().as_fd().try_clone_to_owned()?);
     thread::scope(|scope| {

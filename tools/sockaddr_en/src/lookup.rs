@@ -15,7 +15,8 @@ use crate::{interface_index, interface_mac, interface_name, Address, MacAddr};
 /// The discard port (RFC 863). A host without this service reports the port as closed.
 const DISCARD: u16 = 9;
 
-/// Upper bound for the kernel's address resolution, which asks three times, once a second.
+/// Upper bound for the time of the kernel's address resolution. The kernel asks three times, once a
+/// second.
 const PATIENCE: Duration = Duration::from_millis(3500);
 
 /// After a packet is sent, the kernel has a neighbour entry for the packet's destination within

@@ -12,8 +12,8 @@ use crate::state::{self, Keeping};
 use crate::{build, down, programs};
 
 /// A switch and its hosts, removed on drop. If the process is killed, the next process that makes a
-/// temporary switch removes this one. That process recognizes the abandoned switch because the lock
-/// on the state file has ended with the process that held it.
+/// temporary switch removes this switch. That process recognizes the abandoned switch because the
+/// lock on the state file has ended with the process that held it.
 #[derive(Debug)]
 pub struct Temporary {
     _alive: Flock<File>,

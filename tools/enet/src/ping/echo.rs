@@ -29,8 +29,8 @@ pub const LEAST_SIZE: u16 = 5;
 /// Number of bytes of an EDP header, which count towards the MTU.
 const HEADER: u32 = 6;
 
-/// Maximum number of unanswered requests in memory. The number bounds the memory of an endless
-/// ping.
+/// Maximum number of unanswered requests that are remembered. It bounds the memory that an endless
+/// ping needs.
 const MOST_WAITING: u32 = 1 << 16;
 
 /// The time to wait for the answer to the query once all echoes have arrived.
