@@ -480,7 +480,8 @@ fn may_come_up(error: &io::Error) -> bool {
     )
 }
 
-/// Returns an IPv4 address as IPv4, even if a dual-stack socket shows it as a mapped IPv6 address.
+/// Converts an IPv4-mapped IPv6 address, as a dual-stack socket shows it, to the IPv4 address.
+/// Returns other addresses unchanged.
 fn canonical(address: SocketAddr) -> SocketAddr {
     match address.ip().to_canonical() {
         // Rebuilds only mapped addresses, because a rebuilt address loses its flow label and its

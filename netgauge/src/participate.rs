@@ -34,7 +34,8 @@ pub fn participate(namespace: Option<&str>, stdio: bool, options: &ServerOptions
         }
     }
     match converse(control, options) {
-        // The coordinator itself reports why it closed the connection.
+        // The coordinator itself reports why it closed the connection, so this process reports
+        // nothing.
         Err(error) if error.is::<PeerGone>() => Ok(()),
         ended => ended,
     }

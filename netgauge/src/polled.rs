@@ -230,7 +230,7 @@ impl PolledArgs {
     }
 }
 
-/// Checks that one thread can hold both ends of this kind.
+/// Checks that one thread can hold both ends of a transport of this kind.
 fn suits(kind: &Kind) -> Result<()> {
     ensure!(
         kind.polled,

@@ -300,7 +300,7 @@ pub(crate) mod tests {
         assert!(close(jain(&[7]), 1.0));
         assert!(close(jain(&[0, 0, 0, 9]), 0.25));
         assert!(close(jain(&[0; 3]), 1.0));
-        // If k of n share equally, the index is k/n.
+        // If k of n amounts are equal and the others are 0, the index is k/n.
         let half: Vec<u64> = std::iter::repeat_n(0, 8)
             .chain(std::iter::repeat_n(1000, 8))
             .collect();

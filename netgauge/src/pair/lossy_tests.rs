@@ -135,7 +135,7 @@ fn patterns() -> impl Iterator<Item = &'static Pattern> {
 /// so a loss is more likely than with the first size.
 fn losses_for(pattern: &str) -> Vec<(u64, [u32; 2])> {
     match pattern {
-        // Each message of a flood is a single datagram, so only small messages are tested.
+        // Each message of a flood is a single datagram, so one size is enough.
         "flood" => vec![(1, [9, 7])],
         // The periods are long enough that some trains arrive completely.
         "logp" => vec![(1, [67, 7]), (350, [131, 37])],
@@ -147,7 +147,8 @@ fn losses_for(pattern: &str) -> Vec<(u64, [u32; 2])> {
 fn lost_datagrams_are_counted() {
     for pattern in patterns() {
         for (size, periods) in losses_for(pattern.info.name) {
-            // On a busy host, a train takes longer than the shorter timeout.
+            // On a busy host, a train takes longer than the shorter timeout, so logp is tested only
+            // with the longer one.
             let timeouts: &[u64] = if pattern.info.name == "logp" {
                 &[200]
             } else {

@@ -31,7 +31,7 @@ const SMOOTHING: u32 = 2;
 /// number of pixels in an ordinary drawing.
 const MOST_PIXELS: u64 = 50_000_000;
 
-/// Anchor of a text whose coordinates are at the left end of its middle line.
+/// The anchor for a text whose coordinates name the left end of the text's middle line.
 pub const START: Pos = Pos {
     h_pos: HPos::Left,
     v_pos: VPos::Center,

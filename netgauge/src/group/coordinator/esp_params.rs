@@ -93,9 +93,9 @@ impl ParamsReport {
     }
 }
 
-/// The pattern `esp-params`. A failure, or an interruption by the user, is reported together with
-/// the cells measured before it. The parameters are restored in any case: on the coordinator's
-/// order, or by each participant when its connection ends.
+/// The pattern `esp-params`. If the run fails, or if the user interrupts it, the report also has
+/// the cells that were measured before. The parameters are restored in any case: on the
+/// coordinator's order, or by each participant when its connection ends.
 #[derive(Debug)]
 pub struct EspParams;
 

@@ -7,7 +7,7 @@ use std::fmt;
 /// The location of a participant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Location {
-    /// A `netgauge --server` on another host, or another port.
+    /// A server (`netgauge --server`), which is reached by its host and port.
     Server {
         /// The host's name or address.
         host: String,
@@ -16,7 +16,7 @@ pub enum Location {
     },
     /// A process in the network namespace of this name or path.
     Namespace(String),
-    /// A process on this host, in this network namespace.
+    /// A process on this host, in the coordinator's own network namespace.
     Here,
     /// A process on the host that ssh knows by this name.
     Ssh(String),

@@ -160,7 +160,8 @@ impl Coordinator {
         let plot = self.options.group.many.plot.as_deref();
         if interrupted {
             format.tell(report.left_out(), &[]);
-            // The error is ignored because without results there is no picture to draw.
+            // Drawing fails if there are no results yet. That error is ignored, because the
+            // interruption is reported instead.
             let _ = plot.map(|path| report.draw(path));
             bail!(Interrupted);
         }

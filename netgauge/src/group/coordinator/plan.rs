@@ -225,7 +225,7 @@ fn media(options: &Options) -> Result<Vec<Medium>> {
             names.push(None);
         }
         media.extend(names.into_iter().map(|congestion| Medium {
-            // A transport whose congestion control is named is not optional.
+            // If the options name a congestion control, the transport is not optional.
             optional: all && congestion.is_none(),
             kind,
             congestion,

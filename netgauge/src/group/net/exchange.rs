@@ -206,7 +206,8 @@ impl<'a> Exchange<'a> {
         for link in 0..self.links.len() {
             self.write(link)?;
         }
-        // Other members may have sent all their data before this member was started.
+        // Other members may have sent all their data before this member was started, so this member
+        // may already have received everything.
         self.note_all();
         Ok(())
     }
@@ -627,8 +628,8 @@ mod tests {
         assert!(lost.reason.contains("no progress"), "{lost}");
     }
 
-    /// Returns member 0's error in a round in which two clients should send 100,000 bytes each, but
-    /// `clients` acts in their place.
+    /// Returns member 0's error in a round of two clients. Each of them should send 100,000 bytes,
+    /// but the function `clients` acts in their place.
     fn broken_by(clients: impl FnOnce(Vec<Member>) + Send, give_up: Duration) -> Lost {
         let mut members = members(3);
         let others = members.split_off(1);
