@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A kernel function is called directly, bypassing the safe types.
+//! A kernel function is called directly instead of through the safe types.
 
 use crate::net::rcu;
 

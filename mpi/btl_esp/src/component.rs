@@ -110,7 +110,7 @@ unsafe extern "C" fn progress() -> c_int {
 unsafe extern "C" fn register() -> c_int {
     let template = (&raw mut TEMPLATE).cast::<mca_btl_base_module_t>();
     // SAFETY: one thread registers parameters, nothing else refers to the template, and all-zero
-    // bytes are a valid value of it.
+    // bytes are a valid template.
     let module = unsafe { &mut *template };
     module.btl_eager_limit = EAGER;
     module.btl_rndv_eager_limit = EAGER;

@@ -200,8 +200,8 @@ impl Input {
         }
     }
 
-    /// Finds complete frames. Returns the offset at which the last complete frame, or the received
-    /// part of an incomplete put, ends.
+    /// Finds complete frames. Returns the offset at which the last of them ends. If an incomplete
+    /// put follows, returns the offset at which the received part of the put ends.
     fn parse(
         &mut self,
         frames: &mut Vec<(Header, usize)>,

@@ -364,8 +364,8 @@ impl World {
         self.transmit();
     }
 
-    /// Returns the number of the packet at the queue's head, or of the next packet if the queue is
-    /// empty.
+    /// Returns the number of the packet at the queue's head. If the queue is empty, returns the
+    /// number of the packet that will be queued next.
     fn first_data(&mut self) -> Seq {
         let una = self.socket.conn().first_unacked();
         una.add(u16::from(una == ISN))

@@ -85,7 +85,7 @@ impl Architecture {
         }
     }
 
-    /// Returns cargo's name of the target, or `None` for the host's own.
+    /// Returns cargo's name of the target; `None` if the target is the host's own architecture.
     pub fn target(self) -> Option<&'static str> {
         match self {
             Self::Amd64 => None,

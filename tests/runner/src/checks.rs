@@ -69,7 +69,7 @@ pub fn run(layout: &Layout) -> Result<Total> {
     Ok(Total(parts))
 }
 
-/// Returns the part, or a failed part `name` if it could not run.
+/// Returns the part that ran. If it could not run, returns a failed part named `name`.
 fn part(name: &str, outcome: Result<Part>) -> Part {
     outcome.unwrap_or_else(|error| Part::single::<()>(name, Err(error)))
 }

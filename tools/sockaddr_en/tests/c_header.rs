@@ -12,7 +12,7 @@ use std::process::Command;
 use sockaddr_en::constants::*;
 use sockaddr_en::{Address, EdpStats, EspStats, SockaddrEn};
 
-/// Returns C expressions, and the values that the crate has for them.
+/// Returns C expressions, each with the value that the crate has for it.
 fn expected() -> BTreeMap<&'static str, i64> {
     let mut all = BTreeMap::new();
     macro_rules! constants {

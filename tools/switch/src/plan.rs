@@ -156,8 +156,8 @@ fn address(number: u32) -> String {
     format!("10.0.{}.{}", station >> 8, station & 0xff)
 }
 
-/// Returns the Ethernet address of host `number`: 02:00:00:00, and its number plus one in two
-/// bytes.
+/// Returns the Ethernet address of host `number`: the bytes 02:00:00:00, then the number plus one
+/// in two bytes.
 fn mac(number: u32) -> String {
     let station = number + 1;
     format!("02:00:00:00:{:02x}:{:02x}", station >> 8, station & 0xff)

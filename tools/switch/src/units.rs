@@ -32,8 +32,8 @@ const RATES: [(&str, u64); 4] = [
 
 const SIZES: [(&str, u32); 3] = [("m", 1 << 20), ("k", 1 << 10), ("", 1)];
 
-/// Returns the number before the unit at the end of `text`, and the unit's factor. The longest
-/// matching unit counts.
+/// Returns the number before the unit at the end of `text`, and the unit's factor. The units are
+/// tried in order, so `gbit` must come before `bit`.
 fn split<'a, T: Copy>(text: &'a str, units: &[(&str, T)]) -> Option<(&'a str, T)> {
     units
         .iter()
