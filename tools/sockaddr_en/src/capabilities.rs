@@ -43,8 +43,8 @@ pub struct Capabilities {
     pub esp: Option<bool>,
     /// Whether the host accepts datagrams and packets with a checksum.
     pub checksums: Option<bool>,
-    /// Whether the host accepts mapped connections, with which ESP carries connections to the
-    /// host's TCP programs.
+    /// Whether the host accepts mapped connections. ESP carries these connections to the host's TCP
+    /// programs.
     pub mapped: Option<bool>,
     /// The largest datagram that the host accepts, in bytes; 4 less with a checksum.
     pub largest_datagram: Option<u16>,
