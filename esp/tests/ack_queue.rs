@@ -495,8 +495,8 @@ fn a_lost_hold_is_repeated_when_its_packet_is() {
 
 #[test]
 fn a_sender_probes_for_a_lost_window_update() {
-    // The receiver was full. The acknowledgement that opens the window is lost, and no packet in
-    // flight would cause another acknowledgement.
+    // In this test, the receiver was full, and the acknowledgement that opens the window is lost.
+    // No packet is in flight that would cause another acknowledgement.
     let mut pair = Pair::with_config(Config {
         burst_length: 4,
         packets_to_ack: 2,
@@ -606,8 +606,8 @@ fn a_waiting_request_survives_the_retransmission_of_its_packet() {
 
 #[test]
 fn a_link_slower_than_the_request_timer_is_learnt() {
-    // A packet takes four times the minimum of the request timer, and no packet is lost. Each
-    // spurious request would make the sender retransmit a burst.
+    // In this test, a packet takes four times the minimum of the request timer, and no packet is
+    // lost. Each spurious request would make the sender retransmit a burst.
     let mut pair = Pair::new();
     pair.spacing = 4 * MS;
     let mut pair = pair.establish();

@@ -227,7 +227,8 @@ fn a_reset_with_unacknowledged_data_is_a_failure() {
 
 #[test]
 fn a_reset_by_a_host_that_never_had_the_data_is_a_failure() {
-    // The peer has long forgotten the connection. Data that it has not received before is lost.
+    // In this test, the peer has long forgotten the connection. Data that the peer has not received
+    // before is lost.
     let mut pair = Pair::established();
     pair.close(B);
     pair.settle();
@@ -244,7 +245,8 @@ fn a_reset_by_a_host_that_never_had_the_data_is_a_failure() {
 
 #[test]
 fn a_lost_last_acknowledgement_of_data_and_end_is_no_failure() {
-    // The peer has received and acknowledged everything, and has forgotten the connection.
+    // In this test, the peer has received and acknowledged everything, and has forgotten the
+    // connection.
     let mut pair = Pair::established();
     pair.close(B);
     pair.settle();
@@ -299,7 +301,7 @@ fn a_reset_outside_the_window_is_ignored() {
 
 #[test]
 fn a_peer_that_forgot_the_connection_resets_it() {
-    // The peer's host was restarted, and answers everything with RST.
+    // In this test, the peer's host was restarted, and answers everything with RST.
     for congested in [false, true] {
         let mut pair = Pair::established();
         if congested {
@@ -389,7 +391,7 @@ fn a_vanished_peer_is_noticed_in_every_state() {
 
 #[test]
 fn a_peer_that_vanishes_from_a_full_window_is_noticed() {
-    // Neither TXS nor TXF is outstanding, so no retransmission timer runs.
+    // In this test, no packet with TXS or TXF is outstanding, so no retransmission timer runs.
     let mut pair = Pair::established();
     pair.sides[B].reads = false;
     pair.sides[B].limit = 25 * pair.sides[B].packet_cost();

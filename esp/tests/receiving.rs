@@ -132,7 +132,8 @@ fn probes(pair: &Pair) -> Vec<Header> {
 #[test]
 fn late_packets_are_probed_for_and_not_retransmitted() {
     let mut pair = Pair::established();
-    // The round trip is a hundred times as long as in the handshake, so all probes are too early.
+    // From now on the round trip is a hundred times as long as in the handshake, so all probes are
+    // too early.
     pair.latency = 2 * MS;
     pair.send(A, &bytes(20_000, 1));
     pair.settle();

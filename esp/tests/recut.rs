@@ -226,8 +226,8 @@ fn late_frames_from_before_the_split_alter_no_byte() {
 
 #[test]
 fn a_long_path_alters_no_byte() {
-    // Frames from before and after the split are in flight together, with acknowledgements of
-    // earlier frames.
+    // In this test, frames that were sent before the split and frames that were sent after it are
+    // in flight together. So are acknowledgements of earlier frames.
     for latency in [200 * MS, 300 * MS, 600 * MS, S] {
         for part in 0..24 {
             let mut pair = with_options();

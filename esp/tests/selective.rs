@@ -286,7 +286,7 @@ fn records_keep_their_bounds_behind_a_hole() {
 #[test]
 fn data_with_an_older_acknowledgement_is_taken() {
     let mut pair = selective();
-    // B sends as well, so each of A's packets acknowledges more than the one before.
+    // B sends as well, so each of A's packets acknowledges more than A's previous packet.
     pair.rule(|from, n, header| {
         if from == A && header.payload() > 0 && n % 6 == 0 {
             Fate::Late(2 * US + US / 2)
@@ -648,8 +648,8 @@ fn many_random_schedules_alter_no_byte() {
     println!("{count} schedules");
 }
 
-/// The reverse path is down for longer than the receiver repeats requests. Then the answer to a
-/// probe shows that all of the named packets are missing.
+/// In this test, the reverse path is down for longer than the receiver repeats requests. Then the
+/// answer to a probe shows that all of the named packets are missing.
 #[test]
 fn a_stream_survives_an_outage_of_the_reverse_path() {
     for silent in [10, 20, 40] {

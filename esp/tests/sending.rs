@@ -364,9 +364,9 @@ fn a_duplicated_request_is_followed_once() {
 
 #[test]
 fn a_request_that_crosses_its_packet_is_ignored() {
-    // A busy sender processes two packets at once: an acknowledgement of everything it sent, and
-    // the request that the receiver made when nothing more arrived. The acknowledgement makes the
-    // sender send new packets, and the request asks for exactly these.
+    // In this test, a busy sender processes two packets at once: an acknowledgement of everything
+    // it sent, and the request that the receiver made when nothing more arrived. The
+    // acknowledgement makes the sender send new packets, and the request asks for exactly these.
     let mut pair = Pair::established();
     pair.latency = 100 * US;
     let mut answers = 0;

@@ -148,7 +148,7 @@ fn a_window_that_shrinks_is_acknowledged_more_often() {
 
 #[test]
 fn a_line_that_is_slow_is_not_taken_for_a_small_window_for_long() {
-    // A packet takes 6 ms, although the handshake has measured a round trip of 40 us.
+    // In this test, a packet takes 6 ms, although the handshake has measured a round trip of 40 us.
     let mut pair = Pair::established();
     pair.spacing = 6 * MS;
     duration(&mut pair, 1_000);

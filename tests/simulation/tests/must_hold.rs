@@ -181,8 +181,8 @@ fn no_retransmission_is_requested_without_a_loss() {
         (GIGABIT, 128 << 10, (21, 10, 1)),
         (10 * GIGABIT, 256 << 10, (64, 32, 1)),
         (100 * GIGABIT, 2 << 20, (256, 96, 1)),
-        // Turns circulate faster than a window drains, so the rest of the windows queues in the
-        // port.
+        // In this case, turns circulate faster than a window drains, so the rest of the windows
+        // queues in the port.
         (GIGABIT, 128 << 10, (8, 1, 1)),
     ];
     for (bits, buffer, parameters) in links {
@@ -210,7 +210,7 @@ fn a_port_is_filled_by_the_announcements_and_not_by_the_turns() {
 #[test]
 fn a_port_too_small_for_the_announcements_drops_and_loses_nothing() {
     let mut fixed = gigabit(64);
-    // Fixed windows, because announcements are short if the receiver grants windows.
+    // Use fixed windows, because announcements are short if the receiver grants windows.
     fixed.esp.burst_length_max = fixed.esp.burst_length;
     let summary = measure(fixed, 256 << 10, 1);
     assert!(summary.counts.drops > 0, "{summary:?}");
@@ -299,8 +299,8 @@ fn the_same_seed_gives_the_same_result() {
     assert_ne!(run(7), run(8));
 }
 
-/// The receiver acknowledges every `to_ack` packets, which is less often than the senders' windows
-/// require.
+/// In this test, the receiver acknowledges every `to_ack` packets, which is less often than the
+/// senders' windows require.
 #[test]
 fn senders_with_smaller_windows_than_the_receiver_expects_are_as_fast() {
     // With a window of two packets, it matters whether the packets are acknowledged together or one
