@@ -381,7 +381,7 @@ impl<L: Listener> Notifier<L> {
         // for that chain. Unregistering may sleep, and so may module exit, which drops this value.
         let block = unsafe {
             Notified::new(
-                Some(Self::call),
+                Self::call,
                 bindings::register_netdevice_notifier,
                 bindings::unregister_netdevice_notifier,
             )?

@@ -7,10 +7,13 @@
 use super::{bindings, listed::Listed};
 use crate::net::errno::prelude::*;
 use core::mem;
-use kernel::ffi::c_int;
+use kernel::ffi::{c_int, c_ulong, c_void};
 
 /// A function of the kernel that adds a block to a chain, or one that removes a block.
 type Change = unsafe extern "C" fn(*mut bindings::notifier_block) -> c_int;
+
+/// A function that the chain calls.
+type Callback = unsafe extern "C" fn(*mut bindings::notifier_block, c_ulong, *mut c_void) -> c_int;
 
 /// A block in a chain. Dropping this value removes the block from the chain.
 pub(super) struct Notified {
@@ -23,20 +26,17 @@ impl Notified {
     ///
     /// # Safety
     ///
-    /// `register` adds a block to a chain that may call `call`. `unregister` removes a block from
+    /// `register` adds a block to a chain that may call `call`, or fails and leaves the block in no
+    /// chain. `unregister` removes a block from
     /// the same chain, waits for the calls that run, and may be called where the value is dropped.
     ///
     /// # Errors
     ///
     /// `ENOMEM`, or the error of `register`.
-    pub(super) unsafe fn new(
-        call: bindings::notifier_fn_t,
-        register: Change,
-        unregister: Change,
-    ) -> Result<Self> {
+    pub(super) unsafe fn new(call: Callback, register: Change, unregister: Change) -> Result<Self> {
         // SAFETY: All-zero bytes are a valid value: a notifier block in no chain.
         let mut block: bindings::notifier_block = unsafe { mem::zeroed() };
-        block.notifier_call = call;
+        block.notifier_call = Some(call);
         let block = Listed::new(block)?;
         // SAFETY: The block does not move until `drop` has removed it from the chain. By the
         // caller's promise, the function adds it to a chain that may call `call`.

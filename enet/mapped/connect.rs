@@ -99,9 +99,12 @@ pub(super) fn connect<M: Mapped>(
             if let Some(query) = query.take() {
                 query.send(net_state, net);
             }
+            let over = call
+                .companion()
+                .is_none_or(|companion| companion.record.phase() == Phase::Tcp);
             // As in TCP, a nonblocking call does not succeed even if the answer has already
             // arrived.
-            if nonblocking {
+            if nonblocking && !over {
                 Err(EINPROGRESS)
             } else {
                 finish(call, nonblocking, EINPROGRESS)
@@ -152,19 +155,23 @@ fn attempt<M: Mapped>(
         // `listen` or TCP's `connect` came first; TCP returns the error.
         return Err(Failure::Tcp(Statistic::MappedTcpError));
     }
+    record.tell_again();
     match course {
         Course::Open(plan) => {
             open(call, companion, &plan)?;
             *attempt = Some(Attempt::new(name, plan.to));
+            call.set_asked(true);
         }
         Course::Wait(wait) => {
             let begun = attempt.insert(Attempt::new(name, Address::default()));
             begun.deadlines = deadlines;
-            ask(call, companion, begun, &wait, query.take())?;
+            call.set_asked(true);
+            if let Err(failure) = ask(call, companion, begun, &wait, query.take()) {
+                // Another call may have begun to wait for the attempt.
+                give_up_asking(call, companion, &mut attempt, failure);
+            }
         }
     }
-    record.tell_again();
-    call.set_asked(true);
     Ok(())
 }
 
@@ -213,20 +220,12 @@ fn ask<'a, M: Mapped>(
     // Events of an earlier attempt do not count.
     let asking = &sock.shared().asking;
     let _ = (asking.take_news(), asking.take_woken());
-    let begun = attend(companion, wait, query);
-    let begun = begun.and_then(|_| {
-        NetState::of(sock.net())
-            .statistics
-            .count(Statistic::MappedWaits);
-        companion.record.set_phase(Phase::Asking);
-        look(call, companion, attempt)
-    });
-    if begun.is_err() {
-        stop_asking(companion);
-        // Another call may have begun to wait for the attempt.
-        sock.state_change();
-    }
-    begun
+    attend(companion, wait, query)?;
+    NetState::of(sock.net())
+        .statistics
+        .count(Statistic::MappedWaits);
+    companion.record.set_phase(Phase::Asking);
+    look(call, companion, attempt)
 }
 
 /// Lists the companion for the event that `wait` names, and causes the event. Returns `false` if
@@ -287,13 +286,6 @@ fn look<'a, M: Mapped>(
     Ok(())
 }
 
-/// Ends the wait for the host: TCP serves the socket.
-fn stop_asking<M: Mapped>(companion: &Companion<M>) {
-    let sock = companion.sock();
-    NetState::of(sock.net()).mapped_askers.leave(sock);
-    companion.record.set_phase(Phase::Tcp);
-}
-
 /// Returns whether the connection of `plan` from port `own` is open already. ESP looks up
 /// connections by ports and Ethernet addresses. So the connection that is found may be a different
 /// one than `plan` describes: it may be between other IP addresses, or not mapped.
@@ -348,7 +340,15 @@ fn finish_by_tcp<M: Mapped>(
     let waited = call.wait(left, || !is_connecting(call.sock().tcp_state()));
     let attempt = record.decide();
     let begun = attempt.as_ref().ok_or(ECONNABORTED)?;
-    begun.stands()?;
+    if let Err(error) = begun.stands() {
+        if error != EPIPE {
+            // This call reports the error, so no other call does.
+            let _ = companion.sock().take_error();
+        }
+        return Err(error);
+    }
+    // The lock waits for the end of a `shutdown`.
+    let _ = call.ordered_state();
     let connected = match waited {
         Err(EAGAIN) => return Err(pending),
         Err(error) => return Err(error),
@@ -411,7 +411,6 @@ pub(super) fn advance<M: Mapped>(call: &StreamCall<'_, M>) -> Backend {
         // a connection instead.
         Err(ECONNRESET) => {
             end_attempt(call, record, &mut attempt, ECONNRESET);
-            call.report_error(ECONNRESET);
             return Backend::Tcp;
         }
         Err(ECONNREFUSED) => Statistic::MappedTcpRefused,
@@ -460,23 +459,25 @@ fn give_up_asking<M: Mapped>(
     failure: Failure,
 ) -> Backend {
     let record = &companion.record;
-    NetState::of(companion.sock().net())
-        .mapped_askers
-        .leave(companion.sock());
-    call.set_asked(false);
+    let sock = companion.sock();
+    NetState::of(sock.net()).mapped_askers.leave(sock);
+    // Calls of other threads look, and wait for the decision until TCP's `connect` has run. Before
+    // that they would find a socket that is not connecting.
+    sock.shared().asking.note_news();
     match (failure, &mut *attempt) {
         (Failure::Tcp(reason), Some(attempt)) => switch(call, record, attempt, reason),
-        (Failure::Error(error), _) => {
-            end_attempt(call, record, attempt, error);
-            call.report_error(error);
-        }
+        (Failure::Error(error), _) => end_attempt(call, record, attempt, error),
         _ => {}
     }
-    // Calls of other threads wait until here. Before TCP's `connect` they would find a socket that
-    // is not connecting.
-    record.set_phase(Phase::Tcp);
-    companion.sock().state_change();
+    leave_to_tcp(call, companion);
     Backend::Tcp
+}
+
+/// Lets TCP serve the socket, and wakes the calls that wait for the choice.
+fn leave_to_tcp<M: Mapped>(call: &StreamCall<'_, M>, companion: &Companion<M>) {
+    companion.record.set_phase(Phase::Tcp);
+    call.set_asked(false);
+    companion.sock().state_change();
 }
 
 /// Remembers the host's refusal of ESP, if TCP has connected instead: only then ESP is what the
@@ -507,8 +508,8 @@ pub(super) fn end_fallback<M: Mapped>(
     call.set_asked(false);
 }
 
-/// Ends the attempt: `connect` fails with `error`. TCP, which serves the socket now, does not
-/// repeat the attempt.
+/// Ends the attempt: `connect` and the calls that wait for it fail with `error`. TCP, which serves
+/// the socket now, does not repeat the attempt.
 fn end_attempt<M: Mapped>(
     call: &StreamCall<'_, M>,
     record: &Record,
@@ -518,6 +519,7 @@ fn end_attempt<M: Mapped>(
     if let Some(attempt) = attempt {
         attempt.give_up(error);
     }
+    call.report_error(error);
     record.set_phase(Phase::Tcp);
     call.set_asked(false);
 }
@@ -528,21 +530,23 @@ pub(super) fn give_up<M: Mapped>(
     call: &StreamCall<'_, M>,
     companion: &Companion<M>,
 ) -> Option<Result> {
-    let mut attempt = companion.record.decide();
+    let _decision = companion.record.decide();
     let phase = companion.record.phase();
     if phase == Phase::Asking {
         // As TCP's socket whose SYN is in flight. A call that waits takes the error.
-        stop_asking(companion);
-        call.set_asked(false);
         call.report_error(ECONNRESET);
-        companion.sock().state_change();
+        let sock = companion.sock();
+        NetState::of(sock.net()).mapped_askers.leave(sock);
+        leave_to_tcp(call, companion);
         return Some(Ok(()));
     }
-    if phase != Phase::Connecting {
+    // ESP's outcome may have come, but no call has looked at it yet.
+    if phase != Phase::Connecting || !is_connecting(companion.sock().tcp_state()) {
         return None;
     }
-    end_attempt(call, &companion.record, &mut attempt, ECONNABORTED);
+    // This stores the error, which a call that waits takes.
     let result = Esp::shutdown(&call.on(companion), crate::net::uapi::SHUTDOWN_MASK);
     call.on(companion).set_state(SocketState::Unconnected);
+    leave_to_tcp(call, companion);
     Some(result)
 }

@@ -86,6 +86,11 @@ impl Asking {
         self.woken.swap(false, Relaxed)
     }
 
+    /// Makes the next call look.
+    pub(crate) fn note_news(&self) {
+        self.news.store(true, Release);
+    }
+
     /// Returns whether an event has occurred since a call last examined the attempt to connect, and
     /// clears the mark.
     pub(crate) fn take_news(&self) -> bool {
@@ -97,7 +102,7 @@ impl Asking {
 pub(crate) fn tell(sock: &Sock<Esp>) {
     let asking = &sock.shared().asking;
     asking.woken.store(true, Relaxed);
-    asking.news.store(true, Release);
+    asking.note_news();
     sock.state_change();
     // A program that waits for `SIGIO` alone makes its next call only after this signal.
     sock.signal_error();
@@ -346,8 +351,8 @@ impl Chosen {
     }
 
     /// Returns whether a listener's connection has checksums if the peer does not ask for them. The
-    /// link speed does not matter here. The peer's device is as fast as this host's, and the peer
-    /// has already taken the speed into account.
+    /// link speed does not matter here, because both ends of a link have the same speed, and the
+    /// peer has already taken it into account.
     pub(super) fn sums(&self, settings: &Settings) -> bool {
         self.sums_at(settings, 0)
     }

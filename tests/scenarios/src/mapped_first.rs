@@ -32,6 +32,7 @@ scenarios! {
     direct mapped_first_connection_ignores_forged_answers = forged;
     direct mapped_connect_that_waits_for_a_host_is_interrupted = interrupted;
     direct mapped_connect_that_waits_for_a_host_ends_as_tcp_does = ends_alike;
+    direct mapped_connect_whose_syn_is_in_flight_ends_as_tcp_does = syn_in_flight;
     direct mapped_socket_closed_while_it_waits_for_a_host_leaves_nothing = closed;
     direct mapped_wait_for_a_host_ends_without_a_further_call = abandoned;
     direct mapped_connect_ends_when_the_device_goes_while_it_waits = device_goes;
@@ -415,6 +416,23 @@ fn ends_alike(lab: &Lab) -> Outcome {
     let mapped = trace(lab, MAPPED)?;
     ensure!(plain == mapped, "TCP: {plain:?}, mapped: {mapped:?}");
     ensure!(lab.a.counter("MappedWaits")? >= 5, "nothing has waited");
+    Ok(())
+}
+
+/// The silent station answers a query, so ESP's SYN is sent, but not the SYN.
+fn syn_in_flight(lab: &Lab) -> Outcome {
+    addresses(lab)?;
+    Knobs(&lab.a.namespace).set("mapped_wait", LONGEST)?;
+    rule(&lab.a, NAMES_NOBODY)?;
+    let wire = lab.b.packets(ETH_P_EDP)?;
+    let client = attempt(lab, 99, 811)?;
+    wire.send(&answer(lab, NOBODY, asked(&wire)?))?;
+    lab.a.await_counter("EdpInAnswers", 1)?;
+    drop(client);
+    let plain = trace(lab, PLAIN)?;
+    let mapped = trace(lab, MAPPED)?;
+    ensure!(plain == mapped, "TCP: {plain:?}, mapped: {mapped:?}");
+    ensure!(lab.a.counter("EspActiveOpens")? >= 5, "no SYN was sent");
     Ok(())
 }
 
