@@ -50,11 +50,11 @@ pub(crate) struct Shared {
     /// The number of the last device change that the connection was informed of.
     told: AtomicU32,
     deferred: AtomicU8,
-    /// The event for which a companion waits before it sends a SYN.
+    /// The state of a companion's wait before it sends a SYN.
     pub(crate) asking: Asking,
 }
 
-/// The event that a companion waits for before it sends a SYN.
+/// The state of a companion's wait before it sends a SYN.
 #[derive(Default)]
 pub(crate) struct Asking {
     /// The key under which the companion is listed while it waits; 0 if it does not wait.
@@ -81,7 +81,7 @@ impl Asking {
         self.news.load(Acquire)
     }
 
-    /// Returns whether sleeping calls were woken since the last `connect`, and clears the mark.
+    /// Returns whether sleeping calls were woken since the last `connect`, and clears `woken`.
     pub(crate) fn take_woken(&self) -> bool {
         self.woken.swap(false, Relaxed)
     }
@@ -92,7 +92,7 @@ impl Asking {
     }
 
     /// Returns whether an event has occurred since a call last examined the attempt to connect, and
-    /// clears the mark.
+    /// clears `news`.
     pub(crate) fn take_news(&self) -> bool {
         self.news.swap(false, AcqRel)
     }
@@ -137,7 +137,8 @@ pub(super) enum Deferred {
 }
 
 impl Shared {
-    /// Creates the unlocked part of a companion that listens for `front`.
+    /// Creates the part of a companion that is accessed without the lock. The companion listens on
+    /// behalf of `front`.
     pub(crate) fn of_companion(front: FrontListener) -> Self {
         Shared {
             binding: Binding::fixed(front.own.port, INTERFACE_ANY),
@@ -146,7 +147,7 @@ impl Shared {
         }
     }
 
-    /// Creates the unlocked part of a listener's child.
+    /// Creates the part of a listener's child that is accessed without the lock.
     pub(super) fn of_child(local_port: u16, peer: &Address) -> Self {
         let shared = Shared {
             binding: Binding::fixed(local_port, peer.ifindex),
@@ -339,7 +340,7 @@ pub(super) enum Role {
 pub(crate) struct Chosen {
     /// `ESP_SO_USER_TIMEOUT`, in milliseconds; 0 if it is not set.
     pub(super) user_timeout: u32,
-    /// `ESP_SO_CHECKSUM`, if it is set.
+    /// `ESP_SO_CHECKSUM`, if a program has set it.
     pub(super) checksum: Option<bool>,
 }
 
