@@ -37,7 +37,7 @@ impl Mac {
         u64::from_be_bytes(bytes)
     }
 
-    /// Returns the address whose [`to_bits`](Self::to_bits) is `bits`.
+    /// Returns the address for which [`to_bits`](Self::to_bits) returns `bits`.
     #[inline]
     pub(crate) fn from_bits(bits: u64) -> Self {
         let bytes = bits.to_be_bytes();
@@ -250,8 +250,8 @@ impl Device {
         }
     }
 
-    /// Adds the header that the device creates, or just an Ethernet header to a frame that stays
-    /// `inside` this host.
+    /// Adds a header to a frame: just an Ethernet header if the frame stays `inside` this host, or
+    /// else the header that the device creates.
     ///
     /// # Safety
     ///
@@ -277,8 +277,8 @@ impl Device {
             let to = to.0.as_ptr().cast();
             let from = from.cast();
             if inside {
-                // Additions of the device for the wire, such as a VLAN tag, do not belong in a
-                // frame that stays in this host.
+                // A frame that stays in this host gets no additions of the device for the wire,
+                // such as a VLAN tag.
                 bindings::eth_header(raw, self.as_ptr(), ethertype, to, from, len)
             } else {
                 bindings::dev_hard_header(raw, self.as_ptr(), ethertype, to, from, len)

@@ -17,7 +17,7 @@ use crate::net::errno::prelude::*;
 use core::marker::PhantomData;
 use kernel::ffi::c_int;
 
-/// Room for the address of any device (`MAX_ADDR_LEN`).
+/// Length of the longest address of any device, in bytes (`MAX_ADDR_LEN`).
 const ADDRESS_MAX: usize = 32;
 
 /// A destination on a local Ethernet.
@@ -30,7 +30,7 @@ pub(crate) struct Hop {
     pub(crate) source: [u8; 4],
 }
 
-/// Why there is no [`Hop`].
+/// The reason why there is no [`Hop`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoHop {
     /// There is no route, or the route is through a gateway, uses IPsec, is not to a single host,
@@ -95,7 +95,8 @@ pub(crate) fn is_resolving(device: &Device, ip: [u8; 4]) -> bool {
 
 /// A listener for changes of IPv4 neighbours.
 pub(crate) trait Listener: 'static {
-    /// What is known of the host with address `ip` on `device` has changed. Must not sleep.
+    /// Called after the neighbour entry for the address `ip` on `device` has changed. Must not
+    /// sleep.
     fn neighbour_event(device: &Device, ip: [u8; 4]);
 }
 
