@@ -15,9 +15,9 @@ pub enum DropReason {
     Duplicate,
     /// The packet arrived while earlier packets are missing. The missing packets are requested.
     OutOfSequence,
-    /// The packet's number is farther from the expected one than a window reaches.
+    /// The packet's number is farther from the expected number than a window reaches.
     BeyondWindow,
-    /// The receive queue is full and the packet was not granted.
+    /// The receive queue is full, and need not keep the packet: see [`Room::kept`].
     NoRoom,
     /// The packet acknowledges a number that was never sent, or less than an earlier packet did.
     BadAck,

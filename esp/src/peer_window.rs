@@ -36,8 +36,8 @@ pub(super) struct PeerWindow {
     proven: u16,
     /// Number of further packets for which `proven` stays valid.
     lease: u16,
-    /// The window that the sender's SYN advertised, raised by packets from beyond it; or the window
-    /// that this side granted.
+    /// The window that this side granted. Without a grant, this is the window that the sender's SYN
+    /// advertised, or a larger one if packets from beyond it have arrived.
     advertised: Option<Window>,
     /// Whether `advertised` was granted.
     granted: bool,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The order of many senders, and the behaviour of a sender that waits while others have the turn.
+//! Tests of the order of many senders, and of a sender that waits while others have the turn.
 
 use std::collections::VecDeque;
 

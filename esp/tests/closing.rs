@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Closing of connections: clean, by reset, and by timeout.
+//! Tests of how connections end: cleanly, by reset, and by timeout.
 
 use esp::{flags, DropReason, Failure, Header, State};
 use esp_testkit::pair::*;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Granted windows: their wire format, how they follow the rate, and unscheduled packets.
+//! Tests of granted windows: their wire format, how they follow the rate, and unscheduled packets.
 
 use esp::ack_queue::{LAPSE, UNSCHEDULED};
 use esp::{flags, AckQueue, Config, Header, Nanos, Slot};

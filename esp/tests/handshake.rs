@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Opening a connection, with and without losses.
+//! Tests of opening a connection, with and without losses.
 
 use esp::{flags, DropReason, Failure, Header, Seq, State};
 use esp_testkit::pair::*;

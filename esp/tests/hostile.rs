@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Packets that no peer sends, and calls in any order, cause no panic and do not corrupt the true
-//! peer's data.
+//! Tests with packets that no peer sends, and with calls in any order. They must not cause a panic
+//! or corrupt the true peer's data.
 
 use esp::{flags, Config, Connection, Header, Room, Seq, State};
 use esp_testkit::pair::*;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Stale and forged packets, and the numbers that an engine accepts.
+//! Tests with stale and forged packets, and of the numbers that an engine accepts.
 
 use esp::{flags, Connection, DropReason, Failure, Header, Outcome, Seq, State};
 use esp_testkit::pair::*;

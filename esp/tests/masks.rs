@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Checksum masks: the mask of each packet, and the packets that fail their checksum.
+//! Tests of checksum masks: the mask of each packet, and the packets that fail their checksum.
 
 use esp::options::{NONCE_LEN, OPTIONS_LEN};
 use esp::{flags, reset_for, Config, Connection, Header, Options, Outcome, Room, Seq, Transmit};

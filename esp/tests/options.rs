@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The options of SYN and SYN|ACK.
+//! Tests of the options of SYN and SYN|ACK.
 
 use esp::options::{InternetEnd, Mapped, Options, Window, MAPPED_LEN, OPTIONS_LEN, OPTIONS_MAX};
 use esp::{flags, Config, Header, Seq, State};

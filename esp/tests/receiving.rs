@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The receiving rules R1 to R4 and the receiver's congestion.
+//! Tests of the receiving rules R1 to R4, and of the receiver's congestion.
 
 use esp::{flags, Config, DropReason, Header, Seq};
 use esp_testkit::pair::*;

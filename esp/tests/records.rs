@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Records: each record arrives whole, once and in order. Both ends must support records, and a
-//! peer that breaks the rules ends the connection.
+//! Tests of records. Each record arrives whole, once and in order. Both ends must support records,
+//! and a peer that breaks the rules ends the connection.
 
 use esp::options::{Options, OPTIONS_LEN, OPTIONS_MAX, RECORDS_LEN};
 use esp::records::{largest_record, LEAST_RECORD};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Packets of a stream that become too large for the device.
+//! Tests of streams whose packets become too large for the device.
 
 use std::cell::Cell;
 use std::rc::Rc;

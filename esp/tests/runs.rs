@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A run of packets is equivalent to its packets. Whether an engine receives or sends several
-//! packets at once or one by one, it is in exactly the same state afterwards.
+//! Tests that a run of packets is equivalent to its packets. Whether an engine receives or sends
+//! several packets at once or one by one, it is in exactly the same state afterwards.
 
 use std::collections::HashMap;
 

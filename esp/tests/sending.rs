@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The sending rules S1 to S8.
+//! Tests of the sending rules S1 to S8.
 
 use esp::{flags, Config, Header, State};
 use esp_testkit::pair::*;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Short announcements, to a receiver with many senders.
+//! Tests of short announcements, to a receiver with many senders.
 
 use esp::ack_queue::SHORT;
 use esp::{flags, Config};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The test vectors of `docs/esp-vectors.txt`, bytes in and bytes out.
+//! Runs the test vectors of `docs/esp-vectors.txt`: bytes that arrive, and bytes that must be sent.
 
 use std::collections::VecDeque;
 

@@ -310,7 +310,7 @@ impl Receiver {
         let first = self.expected.distance(header.seq);
         let end = first.saturating_add(count);
         let run = Bits::run(first, count);
-        // All packets beyond a window are forged, or were sent before the window shrank.
+        // A packet beyond a window is forged, or was sent before the window shrank.
         let most = self.peer.span().map_or(MOST, |span| (span / 2).min(MOST));
         if end <= most && run.without(self.out_of_order.kept).is_empty() {
             return Err(DropReason::Duplicate);
@@ -512,7 +512,8 @@ impl Receiver {
         awaited.then(|| self.out_of_order.last_request.saturating_add(patience))
     }
 
-    /// Returns the usual and the longest time from a request to the requested packet.
+    /// Returns two times from a request to the requested packet: the usual time, and the longest
+    /// time.
     fn round_trip(&self, config: &Config, rtt: &Rtt) -> (Nanos, Nanos) {
         // The time from an acknowledgement to the packet that it allowed (`turnaround`) may include
         // the time that the sender takes to send all packets of its window. So `turnaround` is the

@@ -59,8 +59,7 @@ impl Sender {
         self.missing.end();
     }
 
-    /// Returns the time after the transmission of a packet during which the sender ignores requests
-    /// for the packet.
+    /// Returns how long after a packet's transmission the sender ignores requests for the packet.
     pub(super) fn guard(config: &Config, rtt: &Rtt) -> Nanos {
         let mean = rtt.smoothed();
         mean.min(from_micros(config.round_trip_time)).max(mean / 2)

@@ -7,7 +7,7 @@ use esp::{Nanos, State};
 use crate::fabric::{End, Fabric};
 use crate::simulation::Setup;
 
-/// The least number of bytes that a stream has queued.
+/// If a stream has fewer bytes queued than this, its sender queues more.
 const AHEAD: u64 = 8 << 20;
 /// Bytes that a sender adds to its queue at once.
 const PIECE: u64 = 4 << 20;

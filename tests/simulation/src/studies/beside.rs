@@ -16,7 +16,7 @@ use crate::report::{kib, part, Columns};
 use crate::rounds::percentile;
 use crate::simulation::{Counts, Parameters, Setup, Simulation};
 
-/// The least number of bytes that a stream has queued.
+/// If a stream has fewer bytes queued than this, its sender queues more.
 const AHEAD: u64 = 512 << 10;
 /// Bytes that a stream adds to its queue at once.
 const PIECE: u64 = 256 << 10;
