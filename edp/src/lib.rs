@@ -15,8 +15,7 @@
 #![cfg_attr(not(MODULE), no_std)]
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
-// In the kernel module, this code is a private part of one large crate, which does not use all of
-// it.
+// The kernel module includes this code in one large crate, which does not use all of the code.
 #![cfg_attr(MODULE, allow(dead_code, unused_imports, unreachable_pub))]
 
 pub mod echo;
