@@ -342,7 +342,8 @@ impl<P: Scheduled> QueueEntry<P> {
 }
 
 /// The times at which ESP packets were last received from a namespace's devices. The sockets may
-/// not have processed these packets yet: a task may own a socket and not be running.
+/// not have processed these packets yet, because a task may own a socket without running at the
+/// time.
 ///
 /// Devices whose indices are congruent modulo 16 share an entry, so a silent sender may be noticed
 /// a little later.

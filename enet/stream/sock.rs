@@ -86,7 +86,7 @@ impl Asking {
         self.woken.swap(false, Relaxed)
     }
 
-    /// Makes the next call look.
+    /// Stores that an event has occurred, so that the next call examines the attempt to connect.
     pub(crate) fn note_news(&self) {
         self.news.store(true, Release);
     }

@@ -210,9 +210,9 @@ impl Esp {
         let mut peer = Address::parse(address)?;
         let shared = sock.shared();
         peer.ifindex = choose_interface(sock, shared.binding.ifindex(), peer.ifindex)?;
-        // The removal of a device unlists it, then waits for readers, then searches for its
-        // connections. So the search finds a connection if the connection is listed in the read
-        // section in which its device was looked up.
+        // When a device is removed, the core unlists the device and waits for readers. Then this
+        // module searches for the connections of the device. So the search finds a connection if
+        // the connection is listed in the read section in which its device was looked up.
         let section = rcu::Read::enter();
         let device = Device::find(sock.net(), peer.ifindex, &section).ok_or(ENODEV)?;
         usable(device)?;
