@@ -151,8 +151,8 @@ impl<P: Protocol> Sock<P> {
         self.wake_error();
     }
 
-    /// Returns whether the error queue has reports. A companion's zero-copy notifications are in
-    /// the queue of the socket in front of it.
+    /// Returns whether the error queue has reports. The zero-copy notifications of a companion are
+    /// in the queue of the TCP socket in front of it.
     #[inline]
     pub(super) fn has_reports(&self) -> bool {
         // SAFETY: The queues are parts of valid sockets.
