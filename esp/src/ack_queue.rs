@@ -416,7 +416,7 @@ impl AckQueue {
         self.shares.give(&mut slot.share, now)
     }
 
-    /// Frees the share of a connection that is over or reused, unless the share has lapsed.
+    /// Frees the share of a connection that has ended, unless the share has lapsed.
     pub fn release(&mut self, slot: &mut Slot) {
         self.shares.release(&mut slot.share);
     }

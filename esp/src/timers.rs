@@ -39,9 +39,10 @@ pub(super) const MILLISECOND: Nanos = 1_000_000;
 pub(super) const SECOND: Nanos = 1_000_000_000;
 
 /// The last acknowledgement of a transmission opens no window. It waits for this time, in
-/// nanoseconds, for data to carry it. A hundred exchanges of a request and an answer, one after the
-/// other, take less than this time. The delay is well below the minimum retransmission timeout of
-/// 10 ms, after which a sender assumes that its last packet was lost.
+/// nanoseconds, for data to carry it. This time suffices for most answers, because a hundred
+/// exchanges of a request and an answer, one after the other, take less. The delay is well below
+/// the minimum retransmission timeout of 10 ms, after which a sender assumes that its last packet
+/// was lost.
 pub(super) const ACK_DELAY: Nanos = 4 * MILLISECOND;
 
 /// Retransmission timeout before the first measured round trip.

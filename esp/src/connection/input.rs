@@ -235,7 +235,7 @@ impl Connection {
         }
     }
 
-    /// Completes the handshake. The handshake has measured a round trip.
+    /// Completes the handshake, which has also measured a round trip.
     fn establish(&mut self, now: Nanos, outcome: &mut Outcome) {
         self.state = State::Established;
         outcome.established = true;

@@ -175,8 +175,8 @@ impl Case {
         configs[usize::from(host > 0)]
     }
 
-    /// Returns whether, in a run without faults, the hosts must neither drop a packet nor request
-    /// one needlessly.
+    /// Returns whether each dropped packet and each needless request is an error in a run without
+    /// faults.
     ///
     /// A receiver makes room for a burst of its own length. If the peer has reported a larger
     /// burst, the receiver takes the whole burst only if the receive queue has room for the whole

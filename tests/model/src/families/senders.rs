@@ -98,7 +98,8 @@ pub fn order(scale: Scale) -> Family {
     )
 }
 
-/// Cases of the ACK queue: data in both directions at once, and readers that make room late.
+/// Cases with the ACK queue, with data in both directions at once, and with readers that make room
+/// late.
 pub fn two_ways(scale: Scale) -> Family {
     let mut cases = Vec::new();
     let late = reads(Reader::Late(2 * MS), limited(2, Program::SILENT));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! All hosts send to all others. The study shows whether a port drops packets if many receivers
-//! give the same sender a turn, which is the permission to send, at once.
+//! In this study, all hosts send to all others. The study shows whether a port drops packets if
+//! many receivers give the same sender a turn at once. A turn is the permission to send.
 
 use std::collections::VecDeque;
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Loaded latency: the time from a short request, called a question, to its answer while streams
-//! occupy the port.
+//! This study measures loaded latency: the time from a short request, called a question, to its
+//! answer while streams occupy the port.
 
 use std::ops::Range;
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Goodput over `burst_length` and `packets_to_ack`. The results show which values suit these
-//! parameters in `/proc/sys/esp/`.
+//! This study measures goodput for several values of `burst_length` and `packets_to_ack`. The
+//! results show which values suit these parameters in `/proc/sys/esp/`.
 
 use std::io::{self, Write};
 use std::iter::once;

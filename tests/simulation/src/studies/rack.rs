@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Requirements in a rack, case by case. A requirement is a share of the rate that is possible in
-//! the case, or a multiple of the ideal time.
+//! This study checks requirements in a rack, case by case. A requirement is a share of the rate
+//! that is possible in the case, or a multiple of the ideal time.
 //!
 //! All cases have the default parameters. A card that coalesces interrupts delivers the packets
 //! that it collected one by one, but all at the same simulated time; the further savings of GRO are

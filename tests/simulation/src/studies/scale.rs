@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Buffer use, goodput and fairness over the number of senders.
+//! This study measures buffer use, goodput and fairness for several numbers of senders.
 
 use std::path::Path;
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The delay that senders cause to other senders if they announce and then fall silent.
+//! Some senders of this study announce a transmission and then fall silent. The study measures how
+//! long they delay the other senders.
 
 use std::io::{self, Write};
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Goodput over links and numbers of senders.
+//! This study measures goodput for several links and numbers of senders.
 
 use anyhow::Result;
 use clap::Args;

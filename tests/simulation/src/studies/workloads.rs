@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Messages of published sizes at random times, and their slowdown relative to an idle network.
+//! This study sends messages of published sizes at random times, and measures their slowdown
+//! relative to an idle network.
 
 use std::collections::VecDeque;
 use std::ops::Range;
