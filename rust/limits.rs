@@ -54,8 +54,9 @@ impl Limits {
     /// `ENOBUFS`, `ENODEV` if the protocol is not registered.
     pub(crate) fn of_new_socket<P: Operations>() -> Result<Self> {
         // SAFETY: `sk` is a kernel socket without a descriptor, in the initial namespace, which
-        // always exists. Only the two limits are read before `sk_free` frees it. The parts behind
-        // `sk` are not initialised, and the core's destructor does not access them.
+        // always exists. Only the two limits are read before `sk_free` frees it. The protocol's own
+        // fields, which follow the `struct sock`, are not initialised. The core's destructor does
+        // not access them.
         unsafe {
             let sk = P::vtable().alloc(ptr::addr_of_mut!(bindings::init_net), true)?;
             bindings::sock_init_data(ptr::null_mut(), sk);

@@ -44,7 +44,7 @@ pub(super) unsafe fn set_of_run(skb: *mut bindings::sk_buff, mask: u32) {
 }
 
 impl Buffer {
-    /// Returns the mask of the packets in the buffer, which has [several
+    /// Returns the mask of the packets in the buffer. The buffer has [several
     /// packets](super::offload::Contents::Packets).
     #[cold]
     #[inline(never)]

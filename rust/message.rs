@@ -120,7 +120,7 @@ impl Message<'_> {
         unsafe { (*self.raw).msg_flags |= flags as u32 };
     }
 
-    /// Reports how many bytes are left to read, if the call asks for that, as `io_uring` does.
+    /// Reports how many bytes are left to read, if the caller asks for that. `io_uring` asks.
     #[inline]
     pub(crate) fn report_left(&mut self, left: u32) {
         // SAFETY: The message is valid and ours for the call.

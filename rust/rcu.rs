@@ -36,7 +36,7 @@ impl Read {
 /// Lets other tasks run, if any has waited long enough. Call this in process context, outside any
 /// read section.
 pub(super) fn reschedule() {
-    // SAFETY: The function may sleep, and so may the callers.
+    // SAFETY: The function can sleep. Every caller is in a context in which sleeping is allowed.
     unsafe { bindings::cond_resched() };
 }
 

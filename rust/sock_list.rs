@@ -23,13 +23,13 @@ use core::{
     },
 };
 
-/// A set of links that puts sockets into lists. A socket has two sets. By means of each set, the
-/// socket can be in the lists of at most one [`SockLists`] at a time.
+/// A set of links that puts sockets into lists. A socket has two sets. Each set can put the socket
+/// into the lists of one [`SockLists`] at a time.
 ///
 /// # Safety
 ///
-/// [`of`](Self::of) always returns the same part of `sock`. No other implementation returns this
-/// part.
+/// For a given `sock`, [`of`](Self::of) always returns the same field. No other implementation
+/// returns this field.
 pub(crate) unsafe trait Link<P: Protocol>: Sized + 'static {
     /// The value that each socket has in the lists, stored beside the links.
     type Slot: Default + Send;

@@ -132,7 +132,7 @@ impl Record {
         })
     }
 
-    /// Returns the protocol that serves the socket.
+    /// Returns the phase, which determines the protocol that serves the socket.
     pub(super) fn phase(&self) -> Phase {
         match self.phase.load(Acquire) {
             phase if phase == Phase::Asking as u8 => Phase::Asking,

@@ -192,7 +192,7 @@ impl<P: Scheduled> AckQueue<P> {
         self.waiting.lock().order.set_link(self.speed());
     }
 
-    /// Returns when a packet of any connection was last received from the device.
+    /// Returns the time at which the device last received a packet, of any connection.
     #[inline]
     fn last_arrival(&self) -> u64 {
         self.arrivals.last(self.ifindex)
@@ -258,7 +258,7 @@ impl<P: Scheduled> QueueEntry<P> {
         }
     }
 
-    /// Returns when a packet of any connection was last received from the device.
+    /// Returns the time at which the device last received a packet, of any connection.
     #[inline]
     pub(super) fn last_arrival(&self) -> u64 {
         self.queue.last_arrival()
@@ -348,9 +348,9 @@ impl<P: Scheduled> QueueEntry<P> {
 /// Devices whose indices are congruent modulo 16 share an entry, so a silent sender may be noticed
 /// a little later.
 ///
-/// An entry may be up to [`GRAIN`] older than the last packet, which is precise enough because
-/// silence is measured in milliseconds. Fewer writes keep the processors that serve a device from
-/// contending for the entry's cache line.
+/// An entry is not updated for every packet, so that the processors that serve a device do not
+/// contend for the entry's cache line. So an entry may be up to [`GRAIN`] older than the last
+/// packet. That is precise enough, because silence is measured in milliseconds.
 #[derive(Default)]
 pub(super) struct Arrivals([Arrival; 16]);
 

@@ -11,8 +11,10 @@
 //!    5       4  burst_length, initial_ack_burst_length
 //!    7       1  the largest window that a grant can give the sender, 0 for none
 //!    8      36  source and destination of a mapped connection (SYN only):
-//!               IPv6 address and port; an IPv4 address as the mapped one
-//!    9       4  the connection has records: the longest that the sender takes, bytes
+//!               IPv6 address and port of each; an IPv4 address is written as an
+//!               IPv4-mapped IPv6 address (::ffff:a.b.c.d)
+//!    9       4  the longest record that the sender takes, bytes; only a
+//!               connection with records has this option
 //!   10       2  capabilities of the connection: bit 0, the sender takes skips;
 //!               bit 1, it takes requests that name packets; bit 2, its
 //!               announcements are short when nothing may follow them; bit 3,

@@ -105,9 +105,10 @@ impl Outcome {
 
 /// The write queue as the engine sees it.
 pub trait WriteQueue {
-    /// Returns the TXS and TXF flags with which the packet `seq` was sent. In a connection with
-    /// records, `seq` may also be a packet that was not sent yet. Its flags are TXS if a record
-    /// begins with the packet, and TXF if a record ends with the packet.
+    /// Returns the TXS and TXF flags of the packet `seq`. If it was sent, these are the flags with
+    /// which it was sent. In a connection with records, `seq` may also be a packet that was not
+    /// sent yet. Then TXS is set if a record begins with the packet, and TXF if a record ends with
+    /// it.
     fn flags(&mut self, seq: Seq) -> u8;
 
     /// Returns the number of packets from `seq` on that can be sent as one run, at least 1. All of

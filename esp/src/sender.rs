@@ -267,8 +267,9 @@ impl Sender {
         self.repeated || (is_data && self.has_sent_fin() && behind == self.high)
     }
 
-    /// Returns whether a RST from a host without this connection may answer one of our packets: a
-    /// probe, the last packet, or a packet between them. The RST acknowledges `behind`.
+    /// A host without this connection has sent a RST that acknowledges `behind`. Returns whether
+    /// this RST may answer one of our packets. These are a probe, our last packet, and all packets
+    /// with numbers between those two.
     pub(super) fn may_be_answered(&self, behind: Seq) -> bool {
         let probe = self.una.sub(1);
         probe.distance(behind) <= probe.distance(self.high)

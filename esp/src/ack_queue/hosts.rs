@@ -25,8 +25,8 @@ pub(super) struct Host {
     key: u64,
     /// The first round in which the host has no turn.
     next: u32,
-    /// First turns that the host had in advance, in [`PARTS`]. Each round in which the host has no
-    /// turn repays one such turn.
+    /// How many turns the host had in advance, each the first turn of a transmission. The unit is a
+    /// part of a turn, see [`PARTS`]. Each round in which the host has no turn repays one turn.
     debt: u8,
     /// The host's trust. If it is below 0, the host is untrusted, and its connections wait in a
     /// separate list.

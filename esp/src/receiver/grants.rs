@@ -254,8 +254,8 @@ impl Grants {
         }
     }
 
-    /// Returns the maximum number of packets that the sender may send after the last advertised
-    /// number.
+    /// Returns how many packets, at most, the sender may send beyond the packet with the last
+    /// advertised number.
     #[inline]
     pub(super) fn max_in_flight(&self, config: &Config) -> u16 {
         self.window(config)

@@ -64,7 +64,7 @@ pub(super) struct OutOfOrder {
     active: bool,
     /// Packets that the caller keeps. The expected one is among them until it is delivered.
     kept: Bits,
-    /// Number of bytes of the receive buffer that kept packets take.
+    /// Number of bytes that the kept packets take in the receive buffer.
     cost: u32,
     /// Missing packets that a request has named.
     requested: Bits,
@@ -501,7 +501,7 @@ impl Receiver {
         late.then(|| self.out_of_order.late_since.saturating_add(wait))
     }
 
-    /// Returns the time at which requested packets become lost again.
+    /// Returns the time after which requested packets that have not arrived count as lost again.
     fn awaited_until(&self, config: &Config, rtt: &Rtt) -> Option<Nanos> {
         let awaited =
             !self.out_of_order.awaited.is_empty() && self.out_of_order.unanswered < MAX_UNANSWERED;

@@ -60,9 +60,9 @@ pub enum Format {
 }
 
 impl Format {
-    /// Prints on standard error which transports were left out, and the errors. A table shows the
-    /// transports itself, so they are printed only for other formats. A table also shows the
-    /// errors, so they are omitted if the user sees the table on a terminal.
+    /// Prints on standard error which transports were left out, and the errors. If the format is a
+    /// table, the transports are not printed here, because the table lists them. The errors are not
+    /// printed here if the table goes to a terminal, because the table lists them, too.
     pub fn tell(self, left_out: &[LeftOut], errors: &[String]) {
         if self != Self::Table {
             left_out.iter().for_each(|out| eprintln!("netgauge: {out}"));

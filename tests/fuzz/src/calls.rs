@@ -287,8 +287,8 @@ impl World {
             vec![byte; pieces]
         });
         if skips {
-            // The new packets do not get the numbers of packets that were sent. The window moves by
-            // as many numbers, so its size stays the same.
+            // The new packets skip the numbers of packets that were sent. The end of the window
+            // moves by the count of skipped numbers, so the window's size stays the same.
             self.granted = self.granted.add(from.distance(self.high));
         }
     }

@@ -82,8 +82,8 @@ fn attach_as(socket: &Socket, option: c_int, program: &[Instruction]) -> Result<
     let place = program.as_ptr() as u64;
     let value = [program.len() as u64, place];
     let bytes: Vec<u8> = value.iter().flat_map(|word| word.to_ne_bytes()).collect();
-    // struct sock_fprog: a 16-bit length and, after padding, the address of the instructions, which
-    // live across the call.
+    // struct sock_fprog: a 16-bit length and, after padding, the address of the instructions. The
+    // instructions stay allocated until the call has returned.
     socket.set_option(SOL_SOCKET, option, &bytes)
 }
 

@@ -92,8 +92,9 @@ fn readme_steps(text: &str) -> Vec<Vec<Step>> {
         .collect()
 }
 
-/// Returns the steps of a document's section whose blocks have the hosts' prompts, `a$` and `b$`.
-/// Lines without a prompt are the output of the preceding command.
+/// Returns the steps of one section of a document. In the section's blocks, each command follows
+/// the prompt of its host, `a$` or `b$`. A line without a prompt is output of the preceding
+/// command.
 fn prompted_steps(page: &str, section: &str) -> Result<Vec<Step>> {
     let heading = format!("### {section}\n");
     let (_, text) = page

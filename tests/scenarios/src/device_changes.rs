@@ -370,8 +370,9 @@ fn retyped() -> Outcome {
     gone(host.edp()?.bind(&bond.here(833)), "bind anew")
 }
 
-/// Packets in the queue of one device fill the socket's send buffer. A call that waits for room in
-/// the buffer, to send by a second device, does not block the removal of the second device.
+/// Packets in the queue of one device fill the socket's send buffer. A call that sends through a
+/// second device then waits for room in the buffer. During this wait, the second device can be
+/// removed.
 fn waiting_sender(lab: &Lab) -> Outcome {
     let host = &lab.a;
     host.namespace

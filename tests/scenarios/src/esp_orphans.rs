@@ -11,7 +11,7 @@ scenarios! {
     direct esp_closed_sockets_of_all_namespaces_share_one_limit = shared, within(120);
 }
 
-/// The port of the servers that close.
+/// The port of the servers that close their connections.
 const PORT: u16 = 720;
 
 /// The size of a server's send buffer, in bytes. It is large, so that a few connections hold much

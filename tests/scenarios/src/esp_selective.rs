@@ -27,7 +27,8 @@ fn charge(socket: &Socket) -> Result<usize> {
     Ok(socket.meminfo()?[RMEM_ALLOC] as usize)
 }
 
-/// Connects a socket to a station, on a host with selective retransmission. Returns both.
+/// Enables selective retransmission on host a, and connects a socket there to a station. Returns
+/// the socket and the station.
 fn connect(lab: &Lab, port: u16) -> Result<(Station, Socket)> {
     Knobs(&lab.a.namespace).set("selective", 1)?;
     Station::connect_telling(lab, port, &OPTIONS)

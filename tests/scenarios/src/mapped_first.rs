@@ -419,7 +419,7 @@ fn ends_alike(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// The silent station answers a query, so ESP's SYN is sent, but not the SYN.
+/// The station answers a query, so ESP's SYN is sent. It does not answer the SYN.
 fn syn_in_flight(lab: &Lab) -> Outcome {
     addresses(lab)?;
     Knobs(&lab.a.namespace).set("mapped_wait", LONGEST)?;

@@ -169,8 +169,8 @@ struct Victim {
 
 impl Drop for Victim {
     fn drop(&mut self) {
-        // Ignored because the test is over. The linger time of 0 ends the connection at once,
-        // because its peer would never answer a FIN.
+        // A failure is ignored, because the test is over. The linger time of 0 ends the connection
+        // at once, because its peer would never answer a FIN.
         let _ = self.socket.set_linger(Some(0));
     }
 }
