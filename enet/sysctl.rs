@@ -95,8 +95,8 @@ impl Live {
         Some(self.config())
     }
 
-    /// Returns the numbers of the window, which bound each other. They all stem from the same
-    /// write.
+    /// Returns the window's values, all from one write. They are read together, because each limits
+    /// the others.
     fn window(&self) -> Window {
         Window::from_bits(self.window.load(Relaxed))
     }

@@ -157,8 +157,8 @@ impl<P: Protocol<Kind = Datagram>> Call<'_, P> {
     pub(crate) fn next_datagram(&self, flags: c_int) -> Result<Option<(Received<'_>, usize)>> {
         let mut code: c_int = 0;
         let mut offset: c_int = if flags & uapi::MSG_PEEK != 0 {
-            // With an offset of 0 or more, `__skb_recv_datagram` skips empty datagrams if an
-            // earlier call has peeked at them.
+            // -1 means that no offset is set. With an offset of 0 or more, `__skb_recv_datagram`
+            // skips empty datagrams that an earlier call has peeked at.
             self.peek_offset().map_or(-1, |offset| offset as c_int)
         } else {
             0

@@ -368,11 +368,11 @@ static inline bool gro_same_way(const struct sk_buff *held, const struct sk_buff
  */
 static inline bool gro_same_state(struct sk_buff *held, struct sk_buff *skb) { return !skb_metadata_differs(held, skb) && (likely(!(held->slow_gro | skb->slow_gro)) || (!skb_metadata_dst_cmp(held, skb) && skb_get_nfct(held) == skb_get_nfct(skb) && !skb_has_extensions(held) && !skb_has_extensions(skb))); }
 /*
- * Returns ENET_GRO_MERGEABLE if the packets came the same way and may be merged. The core's
- * comparison decides this or, for a plain packet, this module's comparison. Returns
- * ENET_GRO_SAME_WAY if the packets came the same way but must not be merged. Returns ENET_GRO_OTHER
- * in all other cases. One of these cases is that the bytes pulled from the held packet are not
- * exactly the tags and a header of this module (`own` bytes).
+ * Returns ENET_GRO_MERGEABLE if the packets came the same way and may be merged, ENET_GRO_SAME_WAY
+ * if they came the same way but must not be merged, and ENET_GRO_OTHER otherwise. The core has
+ * compared the packets before. If it found no match, this function compares them itself, but only
+ * if the packet is plain. It also returns ENET_GRO_OTHER if anything but the tags and a header of
+ * this module (`own` bytes) was pulled from the held packet.
  */
 H(int, gro_compare, (struct sk_buff *held, struct sk_buff *skb, const void *tags, u32 len, u32 own, bool plain), if (skb_gro_offset(held) != len + own) return ENET_GRO_OTHER; if (NAPI_GRO_CB(held)->same_flow) return ENET_GRO_MERGEABLE; if (!plain || !gro_same_way(held, skb, tags, len)) return ENET_GRO_OTHER; return gro_same_state(held, skb) ? ENET_GRO_MERGEABLE : ENET_GRO_SAME_WAY)
 /*

@@ -2,9 +2,9 @@
 
 //! Numeric module parameters, shown in `/sys/module/NAME/parameters`.
 //!
-//! `module!` has parameters too, but gives each the mode 0, which sysfs hides. The parameters here
-//! equal the parameters of `module_param(NAME, ushort, 0444)` in C: the kernel's own functions
-//! parse and print them.
+//! `module!` has parameters too, but gives each of them mode 0, so sysfs does not show them. The
+//! parameters here behave like those of `module_param(NAME, ushort, 0444)` in C. The kernel's own
+//! functions parse and print them.
 //!
 //! C header: [`include/linux/moduleparam.h`](srctree/include/linux/moduleparam.h)
 

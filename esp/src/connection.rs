@@ -439,8 +439,8 @@ impl Connection {
         self.sender.unsent()
     }
 
-    /// Returns the number of the next packet that [`poll_transmit`](Self::poll_transmit) returns,
-    /// if the window permits.
+    /// Returns the number of the packet that [`poll_transmit`](Self::poll_transmit) would return
+    /// next. The window may not permit this packet yet.
     #[inline]
     pub fn cursor(&self) -> Seq {
         self.sender.cursor()

@@ -159,7 +159,7 @@ fn a_silent_sender_delays_the_others_once() {
     }
     assert_eq!(device.left, [1, 2, 3, 1, 2, 3], "without another delay");
     assert_eq!(device.queue.overruns(), 1);
-    // The silent sender sends again. It gets its turn concurrently with the others, and does not
+    // The silent sender sends again. It has a turn at the same time as the others, and does not
     // delay them again.
     device.request_turn(0, IDLE + 2);
     assert_eq!(device.left[6..], [0]);

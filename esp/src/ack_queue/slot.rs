@@ -42,7 +42,7 @@ pub(super) struct Turn {
     pub(super) kind: Kind,
 }
 
-/// The way in which a turn was given.
+/// Whether a turn was given, and in which way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Kind {
     /// No turn has been given yet: the transmission has only been announced.

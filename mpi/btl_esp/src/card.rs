@@ -34,8 +34,8 @@ pub fn encode(cards: &[Card]) -> Vec<u8> {
     bytes
 }
 
-/// Decodes cards. Returns no cards if they have a different version, because no connection to their
-/// process is possible.
+/// Decodes cards. If the cards have a different version, returns an empty list, because no
+/// connection to the process that wrote them is possible.
 pub fn decode(bytes: &[u8]) -> Vec<Card> {
     match bytes.split_first() {
         Some((&VERSION, rest)) => rest.chunks_exact(CARD).filter_map(read).collect(),

@@ -88,7 +88,7 @@ pub fn svg(drawing: &impl Drawing) -> Result<String> {
 ///
 /// # Errors
 ///
-/// Fails if the drawing is too large, or if it fails.
+/// Fails if the drawing is too large, or if it cannot be drawn.
 pub fn png(drawing: &impl Drawing) -> Result<Vec<u8>> {
     know_font();
     let (width, height) = drawing.size();

@@ -73,8 +73,8 @@ fn terrible_wire(lab: &Lab) -> Outcome {
     result
 }
 
-/// Uses the kernel's netem instead of the relay. In this test netem damages no frames: without the
-/// relay there is no frame check, which would discard damaged frames.
+/// Uses the kernel's netem instead of the relay. Netem is not set to damage frames, because only
+/// the relay checks frames and discards the damaged ones.
 fn netem(lab: &Lab) -> Outcome {
     lab.netem(&["limit", "10000", "loss", "5%", "duplicate", "1%"])?;
     let (client, server) = lab.esp_pair(403)?;

@@ -134,7 +134,7 @@ fn unequal(lab: &Lab) -> Outcome {
         note(&format!(
             "{burst} against {to_ack}: {bursts} bursts, {probes} probes, {acknowledgements} acknowledgements"
         ));
-        // There is no probe for each burst, but there are some at the beginning and whenever a
+        // Not every burst causes a probe. Some probes come at the beginning, and some when a
         // program was slow.
         ensure!(
             probes < 50 + bursts / 8,

@@ -6,7 +6,8 @@ use std::io::{self, ErrorKind, Write};
 
 use anyhow::{Context, Result};
 
-/// Prints `text`. A pipe that its reader has closed, such as `head`, is no error.
+/// Prints `text`. It is no error if the output is a pipe whose reader, for example `head`, has
+/// closed it.
 ///
 /// # Errors
 /// If the output cannot be written.

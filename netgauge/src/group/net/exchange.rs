@@ -43,8 +43,8 @@ pub struct Span {
     /// The time from this member's start until it had received everything, nanoseconds; 0 if it
     /// receives nothing.
     pub received_ns: u64,
-    /// At member 0, if all send to it: Jain's index of the numbers of bytes that had arrived from
-    /// each member when the first message was complete.
+    /// Jain's index of the bytes received from each member, taken when the first message was
+    /// complete. Set only at member 0, and only if all members send to it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fairness: Option<f64>,
 }

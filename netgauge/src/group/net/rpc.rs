@@ -149,7 +149,7 @@ pub fn run(
     }
 }
 
-/// Makes the caller's remote calls.
+/// Makes the remote calls, on the side that calls.
 fn questions(
     link: &mut Link,
     control: BorrowedFd<'_>,
