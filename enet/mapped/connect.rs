@@ -20,7 +20,7 @@ use crate::{
     address::Address,
     esp,
     net::{
-        family::{Operations, SocketState},
+        family::Operations,
         inet::{Backend, Companion, Parts, StreamCall},
         namespace::PerNet,
         rcu,
@@ -32,6 +32,7 @@ use crate::{
     stream::{
         outcome::is_connecting,
         sock::{key, Esp, Shared},
+        socket,
     },
 };
 use kernel::ffi::c_long;
@@ -99,19 +100,26 @@ pub(super) fn connect<M: Mapped>(
             if let Some(query) = query.take() {
                 query.send(net_state, net);
             }
-            let over = call
-                .companion()
-                .is_none_or(|companion| companion.record.phase() == Phase::Tcp);
+            let record = call.companion().map(|companion| &companion.record);
+            let by_tcp = record.filter(|record| record.phase() == Phase::Tcp);
+            let failed = by_tcp.is_some() && call.is_unconnected();
             // As in TCP, a nonblocking call does not succeed even if the answer has already
             // arrived.
-            if nonblocking && !over {
+            if nonblocking && !failed {
+                if let Some(record) = by_tcp {
+                    // The switch to TCP belongs to this call, so no later call reports it.
+                    record.take_switch();
+                }
                 Err(EINPROGRESS)
             } else {
                 finish(call, nonblocking, EINPROGRESS)
             }
         }
         Err(Failure::Tcp(reason)) => {
-            note_tcp(call, reason);
+            // Otherwise another call has begun to connect, and has noted its reason.
+            if call.is_unconnected() {
+                note_tcp(call, reason);
+            }
             call.connect(name, nonblocking)
         }
     };
@@ -217,7 +225,8 @@ fn ask<'a, M: Mapped>(
 ) -> Result<(), Failure> {
     let sock = companion.sock();
     sock.lock().locked().state.mapped = Some(wait.ends);
-    // Events of an earlier attempt do not count.
+    // Events and the error of an earlier attempt do not count.
+    let _ = sock.take_error();
     let asking = &sock.shared().asking;
     let _ = (asking.take_news(), asking.take_woken());
     attend(companion, wait, query)?;
@@ -341,8 +350,9 @@ fn finish_by_tcp<M: Mapped>(
     let attempt = record.decide();
     let begun = attempt.as_ref().ok_or(ECONNABORTED)?;
     if let Err(error) = begun.stands() {
-        if error != EPIPE {
-            // This call reports the error, so no other call does.
+        // This call reports the error, so no other call does. The error is not that of a later
+        // attempt.
+        if error != EPIPE && call.is_unconnected() {
             let _ = companion.sock().take_error();
         }
         return Err(error);
@@ -447,6 +457,8 @@ fn switch<M: Mapped>(
     record.note_switch();
     match call.connect(attempt.name(), true) {
         Ok(()) | Err(EINPROGRESS) => {}
+        // Another call has begun to connect.
+        Err(EALREADY | EISCONN) if !call.is_unconnected() => {}
         Err(error) => call.report_error(error),
     }
 }
@@ -534,19 +546,19 @@ pub(super) fn give_up<M: Mapped>(
     let phase = companion.record.phase();
     if phase == Phase::Asking {
         // As TCP's socket whose SYN is in flight. A call that waits takes the error.
-        call.report_error(ECONNRESET);
         let sock = companion.sock();
+        // A call that the error wakes looks, and waits for the decision.
+        sock.shared().asking.note_news();
+        call.report_error(ECONNRESET);
         NetState::of(sock.net()).mapped_askers.leave(sock);
         leave_to_tcp(call, companion);
         return Some(Ok(()));
     }
-    // ESP's outcome may have come, but no call has looked at it yet.
-    if phase != Phase::Connecting || !is_connecting(companion.sock().tcp_state()) {
+    // If ESP's outcome has come, `advance` chooses the protocol by it. Otherwise this stores the
+    // error, which a call that waits takes.
+    if phase != Phase::Connecting || !socket::stop_connecting(&call.on(companion)) {
         return None;
     }
-    // This stores the error, which a call that waits takes.
-    let result = Esp::shutdown(&call.on(companion), crate::net::uapi::SHUTDOWN_MASK);
-    call.on(companion).set_state(SocketState::Unconnected);
     leave_to_tcp(call, companion);
-    Some(result)
+    Some(Ok(()))
 }

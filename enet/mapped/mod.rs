@@ -330,6 +330,8 @@ fn disconnect<'a>(
     let asked = companion.record.phase() == Phase::Asking;
     let result = Esp::connect(&call.on(companion), &NOTHING, true);
     if asked {
+        // A call that the error wakes looks, and waits for the decision.
+        companion.sock().shared().asking.note_news();
         // A TCP socket whose SYN is in flight reports the same error if it is disconnected.
         call.report_error(ECONNRESET);
     }

@@ -396,6 +396,19 @@ pub(crate) fn take_child(listener: &Sock<Esp>) -> Option<SockRef<Esp>> {
     child
 }
 
+/// Ends an attempt to connect, unless its outcome has come. Returns whether the attempt was ended.
+pub(crate) fn stop_connecting(call: &Call<'_, Esp>) -> bool {
+    let sock = call.sock();
+    let mut guard = sock.lock();
+    if !is_connecting(sock.tcp_state()) {
+        return false;
+    }
+    Esp::disconnect(&mut guard);
+    call.set_state(SocketState::Unconnected);
+    sock.state_change();
+    true
+}
+
 /// Ends a connection that cannot get a descriptor.
 pub(crate) fn give_up_child(child: &Sock<Esp>) {
     let mut guard = child.lock();
