@@ -152,14 +152,17 @@ pub(crate) struct Vtable<P: Protocol> {
 // SAFETY: The tables are written only before they are registered. The other fields are atomic.
 unsafe impl<P: Protocol> Sync for Vtable<P> {}
 
-fn code(result: Result) -> c_int {
+/// Returns what the core expects of a call: 0, or a negative error number.
+pub(super) fn code(result: Result) -> c_int {
     match result {
         Ok(()) => 0,
         Err(e) => e.to_errno(),
     }
 }
 
-fn count(result: Result<usize>) -> c_int {
+/// Returns what the core expects of a call that counts bytes: the count, or a negative error
+/// number.
+pub(super) fn count(result: Result<usize>) -> c_int {
     match result {
         Ok(n) => c_int::try_from(n).unwrap_or(c_int::MAX),
         Err(e) => e.to_errno(),

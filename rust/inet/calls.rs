@@ -4,23 +4,10 @@
 //!
 //! C header: [`include/linux/net.h`](srctree/include/linux/net.h) (`struct proto_ops`)
 
+use super::super::family::{code, count};
 use super::tables::hand_over;
 use super::tcp_options::{exchanges_table, of_connection, refusal};
 use super::*;
-
-fn code(result: Result) -> c_int {
-    match result {
-        Ok(()) => 0,
-        Err(error) => error.to_errno(),
-    }
-}
-
-fn count(result: Result<usize>) -> c_int {
-    match result {
-        Ok(n) => c_int::try_from(n).unwrap_or(c_int::MAX),
-        Err(error) => error.to_errno(),
-    }
-}
 
 /// Passes a call on to TCP, to which the socket belongs.
 macro_rules! by_tcp {
