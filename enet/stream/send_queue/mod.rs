@@ -29,10 +29,14 @@ use crate::{
     },
     skb_cb::TxCb,
 };
-use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use core::sync::atomic::Ordering::Relaxed;
 
+mod account;
 mod records;
 mod recut;
+pub(crate) use account::Unacknowledged;
+use account::{charge, discharge, uncharge};
+pub(super) use account::{has_room, writable};
 pub(super) use records::takes_record;
 
 /// The longest time for which `MSG_MORE` holds the last packet back, in nanoseconds, as in TCP.
@@ -57,66 +61,6 @@ const TUNNEL_HEADROOM: usize = 64;
 /// store has at most this many bytes, unless a single packet has more, so a store can be sent
 /// whole.
 const MOST_IN_RUN: usize = 65_536 - 128;
-
-/// Payload bytes that the peer has not acknowledged. Written by the lock holder, read in any
-/// context.
-#[derive(Default)]
-pub(crate) struct Unacknowledged(AtomicU32);
-
-impl Unacknowledged {
-    /// Returns the number of unacknowledged bytes.
-    #[inline]
-    pub(crate) fn bytes(&self) -> u32 {
-        self.0.load(Relaxed)
-    }
-
-    #[inline]
-    fn add(&self, bytes: usize) {
-        let sum = self.bytes().saturating_add(bytes as u32);
-        self.0.store(sum, Relaxed);
-    }
-
-    #[inline]
-    fn sub(&self, bytes: usize) {
-        let rest = self.bytes().saturating_sub(bytes as u32);
-        self.0.store(rest, Relaxed);
-    }
-}
-
-/// Returns whether poll reports the socket writable. As in the kernel's other stream sockets, it
-/// does if a third of the send buffer is free.
-#[inline]
-pub(super) fn writable(sock: &RawSock) -> bool {
-    let queued = sock.write_queued().load(Relaxed);
-    sock.send_limit().saturating_sub(queued) >= queued / 2
-}
-
-/// Returns whether the send buffer has room for another packet.
-#[inline]
-pub(super) fn has_room(sock: &RawSock) -> bool {
-    sock.write_queued().load(Relaxed) < sock.send_limit()
-}
-
-/// Charges memory that joins the write queue to the send buffer.
-#[inline]
-fn charge(sock: &RawSock, bytes: u32) {
-    let queued = sock.write_queued();
-    queued.store(queued.load(Relaxed).saturating_add(bytes), Relaxed);
-}
-
-/// Uncharges memory that has left the write queue.
-#[inline]
-fn discharge(sock: &RawSock, bytes: u32) {
-    let queued = sock.write_queued();
-    queued.store(queued.load(Relaxed).saturating_sub(bytes), Relaxed);
-}
-
-/// Uncharges a buffer that has left the write queue.
-#[inline]
-fn uncharge(sock: &RawSock, unacknowledged: &Unacknowledged, skb: &Skb) {
-    discharge(sock, skb.truesize());
-    unacknowledged.sub(unacknowledged_in(skb));
-}
 
 /// Returns whether a buffer of the queue has its packets in pages.
 #[inline]

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The account of the send buffer: the memory in the write queue, and the unacknowledged bytes.
+
+use super::unacknowledged_in;
+use crate::net::{skb::Skb, sock::RawSock};
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+/// Payload bytes that the peer has not acknowledged. Written by the lock holder, read in any
+/// context.
+#[derive(Default)]
+pub(crate) struct Unacknowledged(AtomicU32);
+
+impl Unacknowledged {
+    /// Returns the number of unacknowledged bytes.
+    #[inline]
+    pub(crate) fn bytes(&self) -> u32 {
+        self.0.load(Relaxed)
+    }
+
+    #[inline]
+    pub(super) fn add(&self, bytes: usize) {
+        let sum = self.bytes().saturating_add(bytes as u32);
+        self.0.store(sum, Relaxed);
+    }
+
+    #[inline]
+    pub(super) fn sub(&self, bytes: usize) {
+        let rest = self.bytes().saturating_sub(bytes as u32);
+        self.0.store(rest, Relaxed);
+    }
+}
+
+/// Returns whether poll reports the socket writable. As in the kernel's other stream sockets, it
+/// does if a third of the send buffer is free.
+#[inline]
+pub(in crate::stream) fn writable(sock: &RawSock) -> bool {
+    let queued = sock.write_queued().load(Relaxed);
+    sock.send_limit().saturating_sub(queued) >= queued / 2
+}
+
+/// Returns whether the send buffer has room for another packet.
+#[inline]
+pub(in crate::stream) fn has_room(sock: &RawSock) -> bool {
+    sock.write_queued().load(Relaxed) < sock.send_limit()
+}
+
+/// Charges memory that joins the write queue to the send buffer.
+#[inline]
+pub(super) fn charge(sock: &RawSock, bytes: u32) {
+    let queued = sock.write_queued();
+    queued.store(queued.load(Relaxed).saturating_add(bytes), Relaxed);
+}
+
+/// Uncharges memory that has left the write queue.
+#[inline]
+pub(super) fn discharge(sock: &RawSock, bytes: u32) {
+    let queued = sock.write_queued();
+    queued.store(queued.load(Relaxed).saturating_sub(bytes), Relaxed);
+}
+
+/// Uncharges a buffer that has left the write queue.
+#[inline]
+pub(super) fn uncharge(sock: &RawSock, unacknowledged: &Unacknowledged, skb: &Skb) {
+    discharge(sock, skb.truesize());
+    unacknowledged.sub(unacknowledged_in(skb));
+}
