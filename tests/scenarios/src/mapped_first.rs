@@ -61,6 +61,15 @@ fn rule(host: &Host, line: &str) -> Outcome {
     Ok(())
 }
 
+/// Makes host a wait for the silent station as long as it can. Returns a socket on host b that
+/// receives what host a sends to the station, and sends in the station's place.
+fn patient(lab: &Lab) -> Result<PacketSocket> {
+    addresses(lab)?;
+    Knobs(&lab.a.namespace).set("mapped_wait", LONGEST)?;
+    rule(&lab.a, NAMES_NOBODY)?;
+    lab.b.packets(ETH_P_EDP)
+}
+
 /// Returns a socket of host a that has begun to connect to 10.0.0.`number`.
 fn attempt(lab: &Lab, number: u8, port: u16) -> Result<Socket> {
     let client = stream(&lab.a, MAPPED.0, MAPPED.1)?;
@@ -301,10 +310,7 @@ fn late_answer(lab: &Lab) -> Outcome {
 }
 
 fn forged(lab: &Lab) -> Outcome {
-    addresses(lab)?;
-    Knobs(&lab.a.namespace).set("mapped_wait", LONGEST)?;
-    rule(&lab.a, NAMES_NOBODY)?;
-    let wire = lab.b.packets(ETH_P_EDP)?;
+    let wire = patient(lab)?;
     let client = attempt(lab, 99, 809)?;
     let nonce = asked(&wire)?;
     wire.send(&answer(lab, NOBODY, nonce.map(|byte| !byte)))?;
@@ -421,10 +427,7 @@ fn ends_alike(lab: &Lab) -> Outcome {
 
 /// The station answers a query, so ESP's SYN is sent. It does not answer the SYN.
 fn syn_in_flight(lab: &Lab) -> Outcome {
-    addresses(lab)?;
-    Knobs(&lab.a.namespace).set("mapped_wait", LONGEST)?;
-    rule(&lab.a, NAMES_NOBODY)?;
-    let wire = lab.b.packets(ETH_P_EDP)?;
+    let wire = patient(lab)?;
     let client = attempt(lab, 99, 811)?;
     wire.send(&answer(lab, NOBODY, asked(&wire)?))?;
     lab.a.await_counter("EdpInAnswers", 1)?;
@@ -437,10 +440,7 @@ fn syn_in_flight(lab: &Lab) -> Outcome {
 }
 
 fn closed(lab: &Lab) -> Outcome {
-    addresses(lab)?;
-    Knobs(&lab.a.namespace).set("mapped_wait", LONGEST)?;
-    rule(&lab.a, NAMES_NOBODY)?;
-    let wire = lab.b.packets(ETH_P_EDP)?;
+    let wire = patient(lab)?;
     let clients = (0..20).map(|_| attempt(lab, 99, 812));
     let clients = clients.collect::<Result<Vec<_>>>()?;
     drop(clients);
