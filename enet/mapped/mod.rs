@@ -299,7 +299,7 @@ impl Streams for Mapped {
     }
 }
 
-/// Returns whether TCP's socket listens, and an ESP companion may listen beside it.
+/// Returns whether TCP's socket listens, and an ESP companion may listen on the same port.
 fn is_listener(call: &Call<'_>) -> bool {
     call.sock().tcp_state() == TcpState::Listen as u8 && !call.needs_tcp()
 }

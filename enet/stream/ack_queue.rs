@@ -55,7 +55,7 @@ pub(super) struct AckQueue<P: Scheduled> {
     /// Number of connections that have an entry.
     connections: AtomicU32,
     /// Whether a connection waits for its turn, as of the last release of `waiting`'s lock. If so,
-    /// the engine is told of every arriving packet, since each arrival may permit the next turn.
+    /// the engine learns of every arriving packet, since each arrival may permit the next turn.
     waits: AtomicBool,
     waiting: BhLock<Waiting<P>>,
     /// The link's speed in Mbit/s, or [`UNASKED`]. Written with the devices' configuration lock

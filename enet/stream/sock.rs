@@ -39,7 +39,7 @@ pub(super) type LockedEsp<'a> = Locked<'a, Esp>;
 #[derive(Default)]
 pub(crate) struct Shared {
     pub(crate) binding: Binding,
-    /// The TCP listener, if this socket is its companion (an ESP socket that listens beside it).
+    /// The TCP listener, if this socket is its companion (the ESP socket of the same descriptor).
     pub(crate) front: Option<FrontListener>,
     peer: Peer,
     pub(crate) unread: Unread,

@@ -234,7 +234,7 @@ fn explain(error: io::Error, doing: &str) -> anyhow::Error {
     anyhow::Error::new(error).context(text)
 }
 
-/// What arrives from a client.
+/// The data that is to arrive from a client.
 #[derive(Clone, Copy, Debug)]
 enum Incoming {
     /// No data, because this client sends none.
@@ -250,7 +250,7 @@ enum Incoming {
 
 struct Server<'a> {
     clients: &'a mut [Link],
-    /// What arrives from each client, by the client's index.
+    /// The data that is to arrive from each client, by the client's index.
     incoming: Vec<Incoming>,
     buffer: Vec<u8>,
     size: u64,

@@ -186,8 +186,8 @@ impl Worker {
         accept: &[u16],
         control: &Control,
     ) -> Result<Option<Answer>> {
-        // An order without other members is refused. Its rounds would wait for nobody, and their
-        // number has no limit, so the worker might be busy for very long.
+        // An order without other members is refused. Its rounds would need no
+        // message, and their number has no limit, so the worker might be busy for very long.
         ensure!(
             !connect.is_empty() || !accept.is_empty(),
             "nobody to be connected with"

@@ -368,7 +368,7 @@ fn unread(lab: &Lab) -> Result<Figures> {
 }
 
 /// Opens `COUNT` connections of stations to a listener of host a. Then measures a stream from b,
-/// and meanwhile sends the frames that `tease` makes.
+/// while a thread sends the frames that `tease` makes.
 fn announcers(
     lab: &Lab,
     mut tease: impl FnMut(&mut [Dialed], u64) -> Vec<u8> + Send,
