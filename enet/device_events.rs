@@ -15,6 +15,7 @@ use crate::{
     pernet::NetState,
     stream::{device, sock::tie},
 };
+use core::net::IpAddr;
 
 /// The listener for events of devices and of neighbours.
 pub(crate) struct Devices;
@@ -55,7 +56,7 @@ impl Listener for Devices {
 }
 
 impl route::Listener for Devices {
-    fn neighbour_event(device: &Device, ip: [u8; 4]) {
+    fn neighbour_event(device: &Device, ip: IpAddr) {
         let askers = &NetState::of(device.net()).mapped_askers;
         askers.wake(Awaited::Neighbour(ip));
     }

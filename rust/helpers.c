@@ -32,6 +32,10 @@
 #include <net/ip.h>
 #include <net/ipv6.h>
 #include <net/l3mdev.h>
+#include <net/addrconf.h>
+#include <net/ip6_fib.h>
+#include <net/ip6_route.h>
+#include <net/ndisc.h>
 #include <net/route.h>
 #include <net/rps.h>
 #include <net/sock_reuseport.h>
@@ -94,6 +98,12 @@ H(void, sockcm_init, (struct sockcm_cookie *cookie, const struct sock *sk), sock
 #else
 #define TCP_KEYS(sk) TCP_AO_KEYS(sk)
 #endif
+/* Extension headers of IPv6, and flow labels that the program chooses. */
+#if IS_ENABLED(CONFIG_IPV6)
+#define SPECIAL6(sk) ((sk)->sk_family == AF_INET6 && (inet6_test_bit(SNDFLOW, sk) || rcu_access_pointer(inet6_sk(sk)->opt)))
+#else
+#define SPECIAL6(sk) false
+#endif
 /*
  * Internet stream sockets and their companions. A companion is the socket of the module's own
  * protocol that shares the descriptor (see rust/inet.rs). It is stored in i_private of the socket's
@@ -118,7 +128,7 @@ H(bool, tcp_is_corked, (const struct sock *sk), return tcp_sk(sk)->nonagle & TCP
 H(bool, tcp_is_nodelay, (const struct sock *sk), return tcp_sk(sk)->nonagle & TCP_NAGLE_OFF)
 H(bool, tcp_tells_unread, (const struct sock *sk), return tcp_sk(sk)->recvmsg_inq)
 H(bool, tcp_can_accept, (const struct sock *sk), return inet_sk_state_load(sk) != TCP_LISTEN || !reqsk_queue_empty(&inet_csk(sk)->icsk_accept_queue))
-H(bool, tcp_is_special, (const struct sock *sk), return tcp_sk(sk)->repair || tcp_sk(sk)->save_syn || tcp_sk(sk)->rx_opt.user_mss || rcu_access_pointer(inet_sk(sk)->inet_opt) || TCP_KEYS(sk))
+H(bool, tcp_is_special, (const struct sock *sk), return tcp_sk(sk)->repair || tcp_sk(sk)->save_syn || tcp_sk(sk)->rx_opt.user_mss || rcu_access_pointer(inet_sk(sk)->inet_opt) || TCP_KEYS(sk) || SPECIAL6(sk))
 /*
  * Returns whether kernel code, such as a sockmap, has attached to the socket. A BPF map of
  * reuseport sockets (SK_USER_DATA_BPF) does not count, as long as no program selects from it.
@@ -127,7 +137,7 @@ H(bool, sk_has_user, (const struct sock *sk), const uintptr_t user = (uintptr_t)
 H(bool, sk_has_same_data_ready, (const struct sock *a, const struct sock *b), return READ_ONCE(a->sk_data_ready) == READ_ONCE(b->sk_data_ready))
 H(bool, inet_v6only, (const struct sock *sk), return ipv6_only_sock(sk))
 H(u16, inet_own_end, (const struct sock *sk, u8 *address), struct in6_addr own = {}; if (sk->sk_family == AF_INET6) own = *inet6_rcv_saddr(sk); else ipv6_addr_set_v4mapped(inet_sk(sk)->inet_rcv_saddr, &own); memcpy(address, &own, sizeof(own)); return READ_ONCE(inet_sk(sk)->inet_num))
-H(int, inet_write_name, (void *name, bool v6, const u8 *address, u16 port), if (v6) { struct sockaddr_in6 sin6 = { .sin6_family = AF_INET6, .sin6_port = htons(port) }; memcpy(&sin6.sin6_addr, address, 16); memcpy(name, &sin6, sizeof(sin6)); return sizeof(sin6); } struct sockaddr_in sin = { .sin_family = AF_INET, .sin_port = htons(port) }; memcpy(&sin.sin_addr, address + 12, 4); memcpy(name, &sin, sizeof(sin)); return sizeof(sin))
+H(int, inet_write_name, (void *name, bool v6, const u8 *address, u16 port, int device), if (v6) { struct sockaddr_in6 sin6 = { .sin6_family = AF_INET6, .sin6_port = htons(port) }; memcpy(&sin6.sin6_addr, address, 16); sin6.sin6_scope_id = ipv6_iface_scope_id(&sin6.sin6_addr, device); memcpy(name, &sin6, sizeof(sin6)); return sizeof(sin6); } struct sockaddr_in sin = { .sin_family = AF_INET, .sin_port = htons(port) }; memcpy(&sin.sin_addr, address + 12, 4); memcpy(name, &sin, sizeof(sin)); return sizeof(sin))
 
 #ifdef CONFIG_NET_RX_BUSY_POLL
 H(void, sk_show_arrival, (struct sock *to, const struct sock *from), WRITE_ONCE(to->sk_incoming_cpu, READ_ONCE(from->sk_incoming_cpu)); WRITE_ONCE(to->sk_napi_id, READ_ONCE(from->sk_napi_id)))
@@ -155,6 +165,31 @@ H(bool, neighbour_is_resolving, (struct net_device *dev, __be32 ip), guard(rcu)(
  */
 H(struct net_device *, arp_neighbour, (const struct neighbour *n, __be32 *ip), if (n->tbl != &arp_tbl) return NULL; memcpy(ip, n->primary_key, sizeof(*ip)); return n->dev)
 H(bool, inet_is_own, (const struct net_device *dev, __be32 ip), return inet_addr_type_dev_table(dev_net(dev), dev, ip) == RTN_LOCAL)
+/* The same for IPv6. Its tables are empty pointers if the kernel was booted with ipv6.disable=1. */
+#define IN6(name, bytes) struct in6_addr name; memcpy(&name, bytes, sizeof(name))
+#if IS_BUILTIN(CONFIG_IPV6)
+H(bool, has_ipv6, (void), return ipv6_mod_enabled())
+H(struct dst_entry *, route6_output, (struct sock *sk, u8 *saddr, const u8 *daddr, int scope, __be16 dport), const bool six = sk->sk_family == AF_INET6 && sk_is_inet(sk); struct flowi6 fl6 = { .flowi6_oif = scope ?: READ_ONCE(sk->sk_bound_dev_if), .flowi6_mark = READ_ONCE(sk->sk_mark), .flowi6_proto = IPPROTO_TCP, .flowi6_uid = sk_uid(sk), .flowlabel = six ? ip6_make_flowinfo(inet6_sk(sk)->tclass, 0) : 0, .fl6_dport = dport, .fl6_sport = six ? inet_sk(sk)->inet_sport : 0 }; memcpy(&fl6.daddr, daddr, 16); memcpy(&fl6.saddr, saddr, 16); if (!ipv6_mod_enabled()) return ERR_PTR(-EAFNOSUPPORT); struct dst_entry *dst = ip6_dst_lookup_flow(sock_net(sk), six ? sk : NULL, &fl6, NULL); memcpy(saddr, &fl6.saddr, 16); return dst)
+H(bool, rt6_is_on_link, (const struct dst_entry *dst), return !dst_xfrm(dst) && !dst->lwtstate && !(dst_rt6_info(dst)->rt6i_flags & (RTF_GATEWAY | RTF_REJECT | RTF_LOCAL | RTF_ANYCAST)))
+H(bool, neighbour6_address, (struct net_device *dev, const u8 *ip, u8 *address), guard(rcu)(); IN6(key, ip); struct neighbour *n = ipv6_mod_enabled() ? __ipv6_neigh_lookup_noref(dev, &key) : NULL; if (!n || !(READ_ONCE(n->nud_state) & NUD_VALID)) return false; neigh_ha_snapshot(address, n, dev); return true)
+H(bool, neighbour6_resolve, (struct net_device *dev, const u8 *ip), guard(rcu)(); IN6(key, ip); struct neighbour *n = ipv6_mod_enabled() ? ip_neigh_gw6(dev, &key) : ERR_PTR(-EAFNOSUPPORT); return !IS_ERR(n) && neigh_event_send(n, NULL))
+H(bool, neighbour6_is_resolving, (struct net_device *dev, const u8 *ip), guard(rcu)(); IN6(key, ip); struct neighbour *n = ipv6_mod_enabled() ? __ipv6_neigh_lookup_noref(dev, &key) : NULL; return n && READ_ONCE(n->nud_state) & NUD_INCOMPLETE)
+H(void, neighbour6_solicit, (struct net_device *dev, const u8 *ip, const u8 *source), IN6(key, ip); IN6(own, source); struct in6_addr group; if (!ipv6_mod_enabled() || !ipv6_chk_addr_and_flags(dev_net(dev), &own, dev, false, 1, IFA_F_TENTATIVE | IFA_F_OPTIMISTIC)) return; struct sk_buff *skb = ndisc_ns_create(dev, &key, &own, 0); addrconf_addr_solict_mult(&key, &group); if (skb) ndisc_send_skb(skb, &group, &own))
+H(struct net_device *, nd_neighbour, (const struct neighbour *n, u8 *ip), if (n->tbl != &nd_tbl) return NULL; memcpy(ip, n->primary_key, 16); return n->dev)
+H(bool, inet6_is_own, (const struct net_device *dev, const u8 *ip), IN6(key, ip); return ipv6_mod_enabled() && ipv6_chk_addr(dev_net(dev), &key, dev, 0))
+#else
+H(bool, has_ipv6, (void), return false)
+H(struct dst_entry *, route6_output, (struct sock *sk, u8 *saddr, const u8 *daddr, int scope, __be16 dport), return ERR_PTR(-EAFNOSUPPORT))
+H(bool, rt6_is_on_link, (const struct dst_entry *dst), return false)
+H(bool, neighbour6_address, (struct net_device *dev, const u8 *ip, u8 *address), return false)
+H(bool, neighbour6_resolve, (struct net_device *dev, const u8 *ip), return false)
+H(bool, neighbour6_is_resolving, (struct net_device *dev, const u8 *ip), return false)
+H(void, neighbour6_solicit, (struct net_device *dev, const u8 *ip, const u8 *source), )
+H(struct net_device *, nd_neighbour, (const struct neighbour *n, u8 *ip), return NULL)
+H(bool, inet6_is_own, (const struct net_device *dev, const u8 *ip), return false)
+#endif
+H(struct net_device *, dst_dev_rcu, (const struct dst_entry *dst), return dst_dev_rcu(dst))
+H(void, dst_put, (struct dst_entry *dst), dst_release(dst))
 
 #ifdef CONFIG_SOCK_CGROUP_DATA
 H(u64, sk_group_at, (struct sock *sk, int level), struct cgroup *group = cgroup_ancestor(sock_cgroup_ptr(&sk->sk_cgrp_data), level); return group ? cgroup_id(group) : 0)

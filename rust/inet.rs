@@ -32,7 +32,9 @@ use crate::net::errno::prelude::*;
 use core::{
     cell::UnsafeCell,
     marker::PhantomData,
-    mem, ptr,
+    mem,
+    net::{IpAddr, Ipv6Addr},
+    ptr,
     sync::atomic::{AtomicBool, AtomicPtr, Ordering::Relaxed},
 };
 use kernel::ffi::{c_char, c_int, c_long, c_uint, c_ulong};
@@ -79,11 +81,19 @@ pub(crate) struct InternetEnd {
 }
 
 impl InternetEnd {
-    /// Returns the address in IPv4 form, or `None` for an IPv6 address.
-    pub(crate) fn v4(&self) -> Option<[u8; 4]> {
-        match self.address {
-            [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, a, b, c, d] => Some([a, b, c, d]),
-            _ => None,
+    /// Returns the address, in IPv4 form if it is one of IPv4.
+    pub(crate) fn ip(&self) -> IpAddr {
+        Ipv6Addr::from(self.address).to_canonical()
+    }
+
+    /// Creates an end.
+    pub(crate) fn of(ip: IpAddr, port: u16) -> Self {
+        match ip {
+            IpAddr::V4(ip) => Self::of_v4(ip.octets(), port),
+            IpAddr::V6(ip) => InternetEnd {
+                address: ip.octets(),
+                port,
+            },
         }
     }
 
@@ -97,13 +107,13 @@ impl InternetEnd {
 
     /// Returns whether the address is unspecified, like the address of a listener on all addresses.
     pub(crate) fn is_any(&self) -> bool {
-        self.address == [0; 16] || self.v4() == Some([0; 4])
+        self.ip().is_unspecified()
     }
 
     /// Parses the address that a program passed to `connect` on a socket of `AF_INET6` (if `is_v6`)
-    /// or `AF_INET`. Returns `None` unless it is a whole address of that family. TCP rejects all
-    /// others.
-    pub(crate) fn parse(bytes: &[u8], is_v6: bool) -> Option<Self> {
+    /// or `AF_INET`. Also returns its scope, which is the index of a device or 0. Returns `None`
+    /// unless it is a whole address of that family. TCP rejects all others.
+    pub(crate) fn parse(bytes: &[u8], is_v6: bool) -> Option<(Self, u32)> {
         const INET: [u8; 2] = (bindings::AF_INET as u16).to_ne_bytes();
         const INET6: [u8; 2] = AF_INET6.to_ne_bytes();
         // Lengths, in bytes, of the shortest addresses that the kernel accepts. The last field of
@@ -115,12 +125,16 @@ impl InternetEnd {
         let port = u16::from_be_bytes(*port);
         match *family {
             INET if !is_v6 && bytes.len() >= INET_LEN => {
-                Some(Self::of_v4(*rest.first_chunk()?, port))
+                Some((Self::of_v4(*rest.first_chunk()?, port), 0))
             }
-            INET6 if is_v6 && bytes.len() >= INET6_LEN => Some(InternetEnd {
-                address: *rest.get(4..)?.first_chunk()?,
-                port,
-            }),
+            INET6 if is_v6 && bytes.len() >= INET6_LEN => {
+                let scope = rest.get(20..).and_then(|scope| scope.first_chunk());
+                let end = InternetEnd {
+                    address: *rest.get(4..)?.first_chunk()?,
+                    port,
+                };
+                Some((end, scope.map_or(0, |scope| u32::from_ne_bytes(*scope))))
+            }
             _ => None,
         }
     }
@@ -161,7 +175,8 @@ pub(crate) trait Streams: Sized + 'static {
         companion: &Companion<Self>,
         timeout: &mut c_long,
     ) -> Result<Backend>;
-    /// Returns the address of one `end` of the connection that the companion has or is opening.
+    /// Returns the address of one `end` of the connection that the companion has or is opening, and
+    /// the index of its device, the scope of a link-local address; 0 if that is not known.
     ///
     /// # Errors
     ///
@@ -170,7 +185,7 @@ pub(crate) trait Streams: Sized + 'static {
         call: &StreamCall<'_, Self>,
         companion: &Companion<Self>,
         end: End,
-    ) -> Result<InternetEnd>;
+    ) -> Result<(InternetEnd, u32)>;
     /// Serves `shutdown` of `RCV_SHUTDOWN | SEND_SHUTDOWN`, while the decision of `connect` is
     /// pending. Returns `None` if the decision has been made, so that the chosen socket serves the
     /// call.

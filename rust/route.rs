@@ -1,9 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! IPv4 routes and neighbours: the device and Ethernet address for packets to an IPv4 address.
+//! Routes and neighbours of IPv4 and IPv6: the device and Ethernet address for packets to an IP
+//! address.
+//!
+//! A kernel without IPv6, or one that was booted with `ipv6.disable=1`, has no route, neighbour or
+//! address of IPv6. The functions then find none.
 //!
 //! C headers: [`include/net/route.h`](srctree/include/net/route.h),
 //! [`include/net/arp.h`](srctree/include/net/arp.h),
+//! [`include/net/ip6_route.h`](srctree/include/net/ip6_route.h),
+//! [`include/net/ndisc.h`](srctree/include/net/ndisc.h),
 //! [`include/net/netevent.h`](srctree/include/net/netevent.h)
 
 use super::{
@@ -14,7 +20,10 @@ use super::{
     sock::RawSock,
 };
 use crate::net::errno::prelude::*;
-use core::marker::PhantomData;
+use core::{
+    marker::PhantomData,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+};
 use kernel::ffi::c_int;
 
 /// Length of the longest address of any device, in bytes (`MAX_ADDR_LEN`).
@@ -27,7 +36,7 @@ pub(crate) struct Hop {
     /// The Ethernet address of the destination.
     pub(crate) mac: Mac,
     /// The local address that the destination would see.
-    pub(crate) source: [u8; 4],
+    pub(crate) source: IpAddr,
 }
 
 /// The reason why there is no [`Hop`].
@@ -38,66 +47,153 @@ pub(crate) enum NoHop {
     NotOnLink,
     /// The destination is on the local Ethernet behind device `ifindex`, and would see the local
     /// address `source`. Its Ethernet address is unknown.
-    NoNeighbour { ifindex: u32, source: [u8; 4] },
+    NoNeighbour { ifindex: u32, source: IpAddr },
 }
 
-fn neighbour(device: &Device, ip: [u8; 4]) -> Option<Mac> {
+/// The bytes of an IPv4 address as the core's functions take them.
+fn word(ip: Ipv4Addr) -> u32 {
+    u32::from_ne_bytes(ip.octets())
+}
+
+/// Returns whether the kernel speaks IPv6.
+pub(crate) fn has_ipv6() -> bool {
+    // SAFETY: The function reads a variable that is constant after boot.
+    unsafe { bindings::has_ipv6() }
+}
+
+fn neighbour(device: &Device, ip: IpAddr) -> Option<Mac> {
     if !device.is_ethernet() {
         return None;
     }
     let mut address = [0; ADDRESS_MAX];
-    // SAFETY: The device is valid, and its address fits into `address`.
-    let known = unsafe {
-        bindings::neighbour_address(
-            device.as_ptr(),
-            u32::from_ne_bytes(ip),
-            address.as_mut_ptr(),
-        )
+    let (device, room) = (device.as_ptr(), address.as_mut_ptr());
+    let known = match ip {
+        // SAFETY: The device is valid, and its address fits into `address`.
+        IpAddr::V4(ip) => unsafe { bindings::neighbour_address(device, word(ip), room) },
+        // SAFETY: The device is valid, its address fits into `address`, and the function reads the
+        // 16 bytes of an IPv6 address.
+        IpAddr::V6(ip) => unsafe {
+            bindings::neighbour6_address(device, ip.octets().as_ptr(), room)
+        },
     };
     known.then(|| Mac(*address.first_chunk().unwrap_or(&[0; 6])))
 }
 
-/// Returns the device of a route, valid for the read section. A route does not hold its device.
-/// When the device is removed, the core replaces the device in the route with one that is not
-/// Ethernet (`dst_dev_put`).
+/// A route.
 ///
-/// # Safety
+/// # Invariants
 ///
-/// `route` is a valid route.
-unsafe fn device_of(route: *mut bindings::rtable, _section: &rcu::Read) -> &Device {
-    // SAFETY: By the caller's promise, `route` is valid. The pointer is loaded once, in the read
-    // section. A device is freed only after the end of every read section that may have found it
-    // through a route.
-    unsafe { Device::from_raw(bindings::rt_dev_rcu(route)) }
+/// The pointer is to a valid route, and the value has a reference to it.
+enum Route {
+    V4(*mut bindings::rtable),
+    V6(*mut bindings::dst_entry),
 }
 
-/// Returns whether the host with IPv4 address `ip` is the neighbour with Ethernet address `mac` on
+impl Route {
+    /// Returns whether the route leads to a single host on a local network, without a gateway or
+    /// IPsec.
+    fn is_on_link(&self) -> bool {
+        match self {
+            // SAFETY: By the invariant, the route is valid.
+            Route::V4(route) => unsafe { bindings::rt_is_on_link(*route) },
+            // SAFETY: By the invariant, the route is valid, and it is one of IPv6.
+            Route::V6(route) => unsafe { bindings::rt6_is_on_link(*route) },
+        }
+    }
+
+    /// Returns the route's device, valid for the read section. A route does not hold its device.
+    /// When the device is removed, the core replaces the device in the route with one that is not
+    /// Ethernet (`dst_dev_put`).
+    fn device<'a>(&self, _section: &'a rcu::Read) -> &'a Device {
+        // SAFETY: By the invariant, the route is valid. The pointer is loaded once, in the read
+        // section. A device is freed only after the end of every read section that may have found
+        // it through a route.
+        unsafe {
+            Device::from_raw(match self {
+                Route::V4(route) => bindings::rt_dev_rcu(*route),
+                Route::V6(route) => bindings::dst_dev_rcu(*route),
+            })
+        }
+    }
+}
+
+impl Drop for Route {
+    fn drop(&mut self) {
+        match self {
+            // SAFETY: By the invariant, the value has a reference, which the function drops.
+            Route::V4(route) => unsafe { bindings::rt_put(*route) },
+            // SAFETY: By the invariant, the value has a reference, which the function drops.
+            Route::V6(route) => unsafe { bindings::dst_put(*route) },
+        }
+    }
+}
+
+/// Returns whether the host with address `ip` is the neighbour with Ethernet address `mac` on
 /// `device`.
-pub(crate) fn is_neighbour(device: &Device, ip: [u8; 4], mac: Mac) -> bool {
+pub(crate) fn is_neighbour(device: &Device, ip: IpAddr, mac: Mac) -> bool {
     neighbour(device, ip) == Some(mac)
 }
 
-/// Resolves the Ethernet address of the host with IPv4 address `ip` on `device`, unless the address
-/// is known. Must be called in process context.
-pub(crate) fn resolve(device: &Device, ip: [u8; 4]) {
-    // SAFETY: The device is valid. The function uses the table's entry in a read section of its
-    // own, and takes the locks of the entry and of the device's queue. The calling task holds none
-    // of these locks.
-    unsafe { bindings::neighbour_resolve(device.as_ptr(), u32::from_ne_bytes(ip)) };
+/// Resolves the Ethernet address of the host with address `ip` on `device`, unless the address is
+/// known. Must be called in process context.
+pub(crate) fn resolve(device: &Device, ip: IpAddr) {
+    match ip {
+        // SAFETY: The device is valid. The function uses the table's entry in a read section of its
+        // own, and takes the locks of the entry and of the device's queue. The calling task holds
+        // none of these locks.
+        IpAddr::V4(ip) => unsafe {
+            bindings::neighbour_resolve(device.as_ptr(), word(ip));
+        },
+        // SAFETY: The device is valid, and the function reads the 16 bytes of the address. It uses
+        // the table's entry in a read section of its own, and takes the locks of the entry and of
+        // the device's queue. The calling task holds none of these locks.
+        IpAddr::V6(ip) => unsafe {
+            bindings::neighbour6_resolve(device.as_ptr(), ip.octets().as_ptr());
+        },
+    }
 }
 
-/// Returns whether the Ethernet address of the host with IPv4 address `ip` on `device` is being
+/// Sends the host with IPv6 address `ip` on `device` a solicitation from `source`. From it the host
+/// learns which Ethernet address `source` has. The core's own solicitations come from the
+/// link-local address, unless a packet waits for the answer. As in the core, `source` must be an
+/// address of `device` that is known to be unique; otherwise nothing is sent. Does nothing for
+/// IPv4, whose requests come from an address of the destination's network. Must be called in
+/// process context.
+pub(crate) fn introduce(device: &Device, ip: IpAddr, source: IpAddr) {
+    if let (IpAddr::V6(ip), IpAddr::V6(source)) = (ip, source) {
+        // SAFETY: The device is valid, and the function reads the 16 bytes of each address. It
+        // takes the lock of the device's queue, which the calling task does not hold.
+        unsafe {
+            bindings::neighbour6_solicit(
+                device.as_ptr(),
+                ip.octets().as_ptr(),
+                source.octets().as_ptr(),
+            );
+        }
+    }
+}
+
+/// Returns whether the Ethernet address of the host with address `ip` on `device` is being
 /// resolved.
-pub(crate) fn is_resolving(device: &Device, ip: [u8; 4]) -> bool {
-    // SAFETY: The device is valid. The function reads an entry in a single load, in a read section.
-    unsafe { bindings::neighbour_is_resolving(device.as_ptr(), u32::from_ne_bytes(ip)) }
+pub(crate) fn is_resolving(device: &Device, ip: IpAddr) -> bool {
+    let device = device.as_ptr();
+    match ip {
+        // SAFETY: The device is valid. The function reads an entry in a single load, in a read
+        // section.
+        IpAddr::V4(ip) => unsafe { bindings::neighbour_is_resolving(device, word(ip)) },
+        // SAFETY: The device is valid, and the function reads the 16 bytes of the address. It reads
+        // an entry in a single load, in a read section.
+        IpAddr::V6(ip) => unsafe {
+            bindings::neighbour6_is_resolving(device, ip.octets().as_ptr())
+        },
+    }
 }
 
-/// A listener for changes of IPv4 neighbours.
+/// A listener for changes of neighbours.
 pub(crate) trait Listener: 'static {
     /// Called after the neighbour entry for the address `ip` on `device` has changed. Must not
     /// sleep.
-    fn neighbour_event(device: &Device, ip: [u8; 4]);
+    fn neighbour_event(device: &Device, ip: IpAddr);
 }
 
 /// The registration of a [`Listener`]. Dropping it unregisters the listener.
@@ -138,13 +234,19 @@ impl<L: Listener> Notifier<L> {
     ) -> c_int {
         const NEIGHBOUR: u64 = bindings::netevent_notif_type_NETEVENT_NEIGH_UPDATE as u64;
         if event as u64 == NEIGHBOUR {
-            let mut ip = 0;
+            let (mut ip, mut ip6) = (0, [0; 16]);
             // SAFETY: The object of this event is a neighbour, which the caller holds during the
-            // call. The neighbour holds its device, and `ip` has room for an IPv4 address.
+            // call. The neighbour holds its device, `ip` has room for an IPv4 address, and `ip6`
+            // for an IPv6 address.
             unsafe {
                 let device = bindings::arp_neighbour(object.cast(), &mut ip);
                 if !device.is_null() {
-                    L::neighbour_event(Device::from_raw(device), ip.to_ne_bytes());
+                    let ip = Ipv4Addr::from(ip.to_ne_bytes());
+                    L::neighbour_event(Device::from_raw(device), ip.into());
+                }
+                let device = bindings::nd_neighbour(object.cast(), ip6.as_mut_ptr());
+                if !device.is_null() {
+                    L::neighbour_event(Device::from_raw(device), Ipv6Addr::from(ip6).into());
                 }
             }
         }
@@ -153,58 +255,101 @@ impl<L: Listener> Notifier<L> {
 }
 
 /// Returns whether `ip` is an address of this host, for packets received by `device`.
-pub(crate) fn is_own(device: &Device, ip: [u8; 4]) -> bool {
-    // SAFETY: The device is valid. The function may be called in any context.
-    unsafe { bindings::inet_is_own(device.as_ptr(), u32::from_ne_bytes(ip)) }
+pub(crate) fn is_own(device: &Device, ip: IpAddr) -> bool {
+    match ip {
+        // SAFETY: The device is valid. The function may be called in any context.
+        IpAddr::V4(ip) => unsafe { bindings::inet_is_own(device.as_ptr(), word(ip)) },
+        // SAFETY: The device is valid, and the function reads the 16 bytes of the address. It may
+        // be called in any context.
+        IpAddr::V6(ip) => unsafe { bindings::inet6_is_own(device.as_ptr(), ip.octets().as_ptr()) },
+    }
 }
 
 impl RawSock {
-    /// Returns the destination of packets that the socket would send from `from` (zeroes for any
-    /// local address) to port `port` of `to`.
+    /// Returns the route from `from` to port `port` of `to`, and the local address of its packets.
+    fn route(&self, from: Ipv4Addr, to: Ipv4Addr, port: u16) -> Option<(Route, Ipv4Addr)> {
+        let mut source = word(from);
+        // SAFETY: By the invariant of `RawSock`, the socket is valid. The function reads only
+        // generic fields of it, and returns a route that is ours, or an error.
+        let route =
+            unsafe { bindings::route_output(self.as_ptr(), &mut source, word(to), port.to_be()) };
+        // SAFETY: The function only tests the pointer's value.
+        let failed = unsafe { bindings::is_err(route.cast()) };
+        (!failed).then(|| (Route::V4(route), Ipv4Addr::from(source.to_ne_bytes())))
+    }
+
+    /// Works like [`Self::route`] for IPv6. `scope` is the device of a link-local destination, or 0
+    /// for the device that the socket is bound to.
+    fn route6(
+        &self,
+        from: Ipv6Addr,
+        to: Ipv6Addr,
+        scope: u32,
+        port: u16,
+    ) -> Option<(Route, Ipv6Addr)> {
+        let mut source = from.octets();
+        let scope = c_int::try_from(scope).ok()?;
+        // SAFETY: By the invariant of `RawSock`, the socket is valid. The function reads the fields
+        // of IPv6 only of a socket of that family, reads and writes the 16 bytes of the addresses,
+        // and returns a route that is ours, or an error.
+        let route = unsafe {
+            bindings::route6_output(
+                self.as_ptr(),
+                source.as_mut_ptr(),
+                to.octets().as_ptr(),
+                scope,
+                port.to_be(),
+            )
+        };
+        // SAFETY: The function only tests the pointer's value.
+        let failed = unsafe { bindings::is_err(route.cast()) };
+        (!failed).then(|| (Route::V6(route), Ipv6Addr::from(source)))
+    }
+
+    /// Returns the destination of packets that the socket would send from `from` (unspecified for
+    /// any local address) to port `port` of `to`. `scope` is the device of a link-local
+    /// destination, or 0 for the device that the socket is bound to.
     ///
     /// # Errors
     ///
     /// [`NoHop`] if the destination is not on a local Ethernet, or if its Ethernet address is
     /// unknown.
-    pub(crate) fn next_hop(&self, from: [u8; 4], to: [u8; 4], port: u16) -> Result<Hop, NoHop> {
-        let mut source = u32::from_ne_bytes(from);
-        // SAFETY: By the invariant of `RawSock`, the socket is valid. The function reads only
-        // generic fields of it, and returns a route that is ours, or an error.
-        let route = unsafe {
-            bindings::route_output(
-                self.as_ptr(),
-                &mut source,
-                u32::from_ne_bytes(to),
-                port.to_be(),
-            )
+    pub(crate) fn next_hop(
+        &self,
+        from: IpAddr,
+        to: IpAddr,
+        scope: u32,
+        port: u16,
+    ) -> Result<Hop, NoHop> {
+        let found = match (from, to) {
+            (IpAddr::V4(from), IpAddr::V4(to)) => self
+                .route(from, to, port)
+                .map(|(route, source)| (route, IpAddr::from(source))),
+            (IpAddr::V6(from), IpAddr::V6(to)) => self
+                .route6(from, to, scope, port)
+                .map(|(route, source)| (route, IpAddr::from(source))),
+            _ => None,
         };
-        // SAFETY: The function only tests the pointer's value.
-        if unsafe { bindings::is_err(route.cast()) } {
+        let (route, source) = found.ok_or(NoHop::NotOnLink)?;
+        if !route.is_on_link() {
             return Err(NoHop::NotOnLink);
         }
         let section = rcu::Read::enter();
-        // SAFETY: The route is ours until it is given back below.
-        let hop = if unsafe { bindings::rt_is_on_link(route) } {
-            // SAFETY: The route is ours until it is given back below.
-            let device = unsafe { device_of(route, &section) };
-            match neighbour(device, to) {
-                Some(mac) => Ok((device.index(), mac)),
-                None if device.is_ethernet() => Err(NoHop::NoNeighbour {
-                    ifindex: device.index(),
-                    source: source.to_ne_bytes(),
-                }),
-                None => Err(NoHop::NotOnLink),
-            }
-        } else {
-            Err(NoHop::NotOnLink)
-        };
-        drop(section);
-        // SAFETY: The function drops the reference to the route that `route_output` has returned.
-        unsafe { bindings::rt_put(route) };
-        hop.map(|(ifindex, mac)| Hop {
-            ifindex,
-            mac,
-            source: source.to_ne_bytes(),
-        })
+        let device = route.device(&section);
+        // The look-up of an IPv4 route fails for the source address of another host, to which a
+        // transparent proxy may bind. That of an IPv6 route succeeds.
+        if source.is_ipv6() && !is_own(device, source) {
+            return Err(NoHop::NotOnLink);
+        }
+        let ifindex = device.index();
+        match neighbour(device, to) {
+            Some(mac) => Ok(Hop {
+                ifindex,
+                mac,
+                source,
+            }),
+            None if device.is_ethernet() => Err(NoHop::NoNeighbour { ifindex, source }),
+            None => Err(NoHop::NotOnLink),
+        }
     }
 }

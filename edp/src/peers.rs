@@ -77,6 +77,8 @@ pub struct Answer {
     /// Whether the peer accepts mapped connections (ESP connections that stand for TCP
     /// connections).
     pub mapped: bool,
+    /// Whether it accepts those between addresses of IPv6, too.
+    pub mapped_v6: bool,
 }
 
 /// The cached state of one peer. An entry is unused if the peer has never answered and no query is
@@ -307,6 +309,7 @@ impl Bucket {
         let answer = Answer {
             largest: caps.largest_datagram.unwrap_or(u16::MAX),
             mapped: caps.flags.unwrap_or(0) & flags::MAPPED != 0,
+            mapped_v6: caps.flags.unwrap_or(0) & flags::MAPPED_V6 != 0,
         };
         entry.answer = Some((answer, now));
         entry.pending = None;

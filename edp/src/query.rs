@@ -49,6 +49,8 @@ pub mod flags {
     pub const SUMS: u16 = 1 << 1;
     /// The host accepts mapped connections: ESP connections that stand for TCP connections.
     pub const MAPPED: u16 = 1 << 2;
+    /// The host accepts mapped connections between addresses of IPv6, too.
+    pub const MAPPED_V6: u16 = 1 << 3;
 }
 
 /// The types of options.
@@ -84,6 +86,8 @@ pub struct Host {
     /// Whether the host accepts mapped connections (ESP connections that stand for TCP
     /// connections).
     pub mapped: bool,
+    /// Whether it accepts those between addresses of IPv6, too.
+    pub mapped_v6: bool,
 }
 
 /// The contents of another host's answer.
@@ -135,7 +139,11 @@ impl Host {
         let short = |number: u32| u16::try_from(number).unwrap_or(u16::MAX).to_be_bytes();
         let [n0, n1, n2, n3] = nonce;
         let mapped = if self.mapped { flags::MAPPED } else { 0 };
-        let [f0, f1] = (flags::ESP | flags::SUMS | mapped).to_be_bytes();
+        let mapped_v6 = match self.mapped && self.mapped_v6 {
+            true => flags::MAPPED_V6,
+            false => 0,
+        };
+        let [f0, f1] = (flags::ESP | flags::SUMS | mapped | mapped_v6).to_be_bytes();
         let [d0, d1] = short(self.largest_datagram);
         let [p0, p1] = short(self.largest_payload);
         let [b0, b1] = self.burst_length.to_be_bytes();

@@ -36,6 +36,7 @@ fn answer_with(largest_datagram: Option<u16>) -> Capabilities {
 const LARGE: Answer = Answer {
     largest: 1_494,
     mapped: false,
+    mapped_v6: false,
 };
 
 #[test]
@@ -51,6 +52,7 @@ fn a_mapped_peer_is_queried_again_once_its_answer_is_invalidated() {
     let told = Answer {
         largest: 100,
         mapped: true,
+        mapped_v6: false,
     };
     let known = bucket.look_up(&p, START, || nonce(8));
     assert_eq!(known, Known::Answer(told, None));

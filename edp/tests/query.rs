@@ -13,6 +13,7 @@ const HOST: Host = Host {
     initial_ack_burst_length: 1,
     packets_to_ack: 10,
     mapped: true,
+    mapped_v6: false,
 };
 
 const NONCE: query::Nonce = [0xaa, 0xbb, 0xcc, 0xdd];
@@ -152,6 +153,7 @@ proptest! {
             initial_ack_burst_length: initial,
             packets_to_ack,
             mapped: false,
+            mapped_v6: false,
         };
         let (answered, told) = Capabilities::of_answer(&host.answer(nonce)).unwrap();
         prop_assert_eq!(answered, nonce);

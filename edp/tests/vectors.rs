@@ -15,6 +15,7 @@ const HOST: Host = Host {
     initial_ack_burst_length: 1,
     packets_to_ack: 10,
     mapped: true,
+    mapped_v6: false,
 };
 
 fn bytes(hexadecimal: &str) -> Vec<u8> {

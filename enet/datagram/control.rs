@@ -13,6 +13,7 @@ use crate::{
     net::{
         allocation::Context,
         device::{Device, Mac},
+        route,
         skb::Skb,
         trace::DropReason,
     },
@@ -102,6 +103,7 @@ fn answer(
         initial_ack_burst_length: config.initial_ack_burst_length,
         packets_to_ack: config.packets_to_ack,
         mapped: net_state.sysctl.mapped(),
+        mapped_v6: route::has_ipv6(),
     };
     let header = query::answer_to(query);
     send_payload(device, &header, &host.answer(nonce), to)?;

@@ -17,9 +17,12 @@ use crate::{
     },
     stream::sock::{tell, Esp},
 };
-use core::sync::atomic::{
-    fence, AtomicU32,
-    Ordering::{Relaxed, SeqCst},
+use core::{
+    net::IpAddr,
+    sync::atomic::{
+        fence, AtomicU32,
+        Ordering::{Relaxed, SeqCst},
+    },
 };
 
 /// Base-2 logarithm of the number of buckets in the list.
@@ -29,14 +32,14 @@ const BITS: u32 = 6;
 const MOST: u32 = 1024;
 
 /// The event that a companion waits for. The key is the same for hosts that have the same address
-/// behind different devices. So a call that is woken must check whether the event concerns its
-/// host.
+/// behind different devices, and for some addresses of IPv6. So a call that is woken must check
+/// whether the event concerns its host.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Awaited {
     /// The answer of the host with this Ethernet address.
     Answer(Mac),
-    /// The Ethernet address of the host with this IPv4 address.
-    Neighbour([u8; 4]),
+    /// The Ethernet address of the host with this IP address.
+    Neighbour(IpAddr),
 }
 
 impl Awaited {
@@ -44,7 +47,11 @@ impl Awaited {
     fn key(self) -> u64 {
         match self {
             Awaited::Answer(mac) => 1 << 62 | mac.to_bits(),
-            Awaited::Neighbour(ip) => 1 << 63 | u64::from(u32::from_be_bytes(ip)),
+            Awaited::Neighbour(IpAddr::V4(ip)) => 1 << 63 | u64::from(ip.to_bits()),
+            Awaited::Neighbour(IpAddr::V6(ip)) => {
+                let bits = ip.to_bits();
+                3 << 62 | (bits >> 64) as u64 ^ bits as u64
+            }
         }
     }
 }

@@ -52,6 +52,22 @@ static TABLES: Tables<Mapped> = Tables::new();
 /// A call on a mapped socket.
 type Call<'a> = StreamCall<'a, Mapped>;
 
+/// Returns the device of the companion's connection, which is the scope of a link-local address.
+/// There may be no connection yet, or no more. Then, as in TCP, it is the device that the program
+/// has passed to `connect`, or tied its socket to.
+fn scope(call: &Call<'_>, companion: &Companion<Mapped>) -> u32 {
+    let device = tie(companion.sock());
+    if device != 0 {
+        return device;
+    }
+    let attempt = companion.record.decide();
+    let name = attempt.as_ref().map_or(&[][..], Attempt::name);
+    match InternetEnd::parse(name, call.is_v6()) {
+        Some((_, device)) if device != 0 => device,
+        _ => call.sock().bound_device(),
+    }
+}
+
 impl Streams for Mapped {
     type Protocol = Esp;
     type Record = Record;
@@ -231,18 +247,18 @@ impl Streams for Mapped {
         }
     }
 
-    fn name(_call: &Call<'_>, companion: &Companion<Self>, end: End) -> Result<InternetEnd> {
+    fn name(call: &Call<'_>, companion: &Companion<Self>, end: End) -> Result<(InternetEnd, u32)> {
         let sock = companion.sock();
         let mapped = sock.lock().locked().state.mapped.ok_or(ENOTCONN)?;
         let (own, peer) = match companion.record.is_accepted() {
             true => (&mapped.destination, &mapped.source),
             false => (&mapped.source, &mapped.destination),
         };
-        let state = sock.tcp_state();
+        let (state, device) = (sock.tcp_state(), scope(call, companion));
         match end {
-            End::Own => Ok(InternetEnd::from(*own)),
+            End::Own => Ok((InternetEnd::from(*own), device)),
             End::Peer if state == TcpState::Close as u8 || is_connecting(state) => Err(ENOTCONN),
-            End::Peer | End::Accepted => Ok(InternetEnd::from(*peer)),
+            End::Peer | End::Accepted => Ok((InternetEnd::from(*peer), device)),
         }
     }
 

@@ -34,6 +34,7 @@ use crate::{
     statistics::Statistic,
     stream::sock::Esp,
 };
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// The longest wait for the Ethernet address of a neighbour, nanoseconds. The neighbour is asked
 /// again after a second. TCP's SYN would wait as well, and fails after about three seconds.
@@ -58,6 +59,8 @@ pub(super) struct Wait {
     pub(super) awaited: Awaited,
     /// The device that leads to the host.
     ifindex: u32,
+    /// The local address of the connection.
+    source: IpAddr,
     /// The time at which the wait ends, in nanoseconds.
     pub(super) until: u64,
     pub(super) ends: esp::Mapped,
@@ -77,6 +80,7 @@ impl Wait {
         if let Awaited::Neighbour(ip) = self.awaited {
             let section = rcu::Read::enter();
             if let Some(device) = Device::find(net, self.ifindex, &section) {
+                route::introduce(device, ip, self.source);
                 route::resolve(device, ip);
             }
         }
@@ -109,9 +113,11 @@ impl Query {
 /// A connection that ESP may carry unless its route, which is not known yet, prevents this.
 struct Candidate {
     own: InternetEnd,
-    from: [u8; 4],
+    from: IpAddr,
     destination: InternetEnd,
-    to: [u8; 4],
+    to: IpAddr,
+    /// The device of a link-local destination; otherwise 0.
+    scope: u32,
     patience: Patience,
 }
 
@@ -131,19 +137,21 @@ impl Candidate {
         if !net_state.sysctl.mapped() {
             return Err(Statistic::MappedTcpSetting);
         }
-        let destination =
+        let (destination, scope) =
             InternetEnd::parse(name, call.is_v6()).ok_or(Statistic::MappedTcpAddress)?;
-        let to = destination.v4().ok_or(Statistic::MappedTcpAddress)?;
-        let mut own = call.own_end();
-        if own.is_any() {
-            own = InternetEnd::of_v4([0; 4], own.port);
-        }
-        let from = own.v4().ok_or(Statistic::MappedTcpAddress)?;
+        let to = destination.ip();
+        let scope = scope_of(to, scope, sock.bound_device()).ok_or(Statistic::MappedTcpAddress)?;
+        let own = call.own_end();
+        let from = match (own.ip(), to) {
+            (IpAddr::V6(Ipv6Addr::UNSPECIFIED), IpAddr::V4(_)) => Ipv4Addr::UNSPECIFIED.into(),
+            (own, to) if own.is_ipv4() == to.is_ipv4() => own,
+            _ => return Err(Statistic::MappedTcpAddress),
+        };
         let verdict = net_state.mapped_rules.judge(sock, to, destination.port);
         if verdict == Verdict::Denied {
             return Err(Statistic::MappedTcpPolicy);
         }
-        if call.is_v6() && call.is_v6_only() {
+        if to.is_ipv4() && call.is_v6() && call.is_v6_only() {
             return Err(Statistic::MappedTcpAddress);
         }
         if let Some(objection) = call.objection() {
@@ -160,14 +168,15 @@ impl Candidate {
             from,
             destination,
             to,
+            scope,
             patience: Patience { bound, expects },
         })
     }
 
     /// Returns the two ends of the connection, of which `source` is the local address.
-    fn ends(&self, source: [u8; 4]) -> esp::Mapped {
+    fn ends(&self, source: IpAddr) -> esp::Mapped {
         esp::Mapped {
-            source: InternetEnd::of_v4(source, self.own.port).into(),
+            source: InternetEnd::of(source, self.own.port).into(),
             destination: self.destination.into(),
         }
     }
@@ -182,7 +191,7 @@ impl Candidate {
         &self,
         net: &Net,
         ifindex: u32,
-        source: [u8; 4],
+        source: IpAddr,
         deadlines: &mut Deadlines,
     ) -> Result<Wait, Statistic> {
         let now = timer::now();
@@ -201,6 +210,7 @@ impl Candidate {
         Ok(Wait {
             awaited: Awaited::Neighbour(self.to),
             ifindex,
+            source,
             until: deadlines.neighbour,
             ends: self.ends(source),
         })
@@ -229,8 +239,13 @@ impl Candidate {
         }
         let section = rcu::Read::enter();
         let device = Device::find(net, hop.ifindex, &section);
-        if device.is_none_or(|device| usable(device).is_err()) {
+        let Some(device) = device.filter(|device| usable(device).is_ok()) else {
             return Err(Statistic::MappedTcpRoute);
+        };
+        // The host learns the address that ESP's SYN will name. The answer to an earlier
+        // solicitation may have gone to another one.
+        if deadlines.neighbour != 0 && deadlines.answer == 0 {
+            route::introduce(device, self.to, hop.source);
         }
         // An attempt waits for an answer only once, even if the cache evicts the host's entry
         // during the wait.
@@ -241,7 +256,7 @@ impl Candidate {
         *query = known.query().map(|nonce| Query { to: peer, nonce });
         let ends = self.ends(hop.source);
         match known {
-            Known::Answer(told, _) if told.mapped => {
+            Known::Answer(told, _) if told.mapped && (told.mapped_v6 || self.to.is_ipv4()) => {
                 return Ok(Course::Open(Plan { to: peer, ends }))
             }
             Known::Answer(..) => return Err(Statistic::MappedTcpPeer),
@@ -252,9 +267,31 @@ impl Candidate {
         Ok(Course::Wait(Wait {
             awaited: Awaited::Answer(hop.mac),
             ifindex: hop.ifindex,
+            source: hop.source,
             until: deadlines.answer,
             ends,
         }))
+    }
+}
+
+/// Returns the device of a link-local destination, and 0 for another one. `scope` is what the
+/// program passed, and `bound` the device that its socket is bound to. Returns `None` for
+/// destinations that TCP refuses or takes for the host itself, and where the device is missing or
+/// contradicts the socket's.
+fn scope_of(to: IpAddr, scope: u32, bound: u32) -> Option<u32> {
+    let IpAddr::V6(to) = to else {
+        return Some(0);
+    };
+    if to.is_unspecified() || to.is_multicast() {
+        return None;
+    }
+    if !to.is_unicast_link_local() {
+        return Some(0);
+    }
+    match (scope, bound) {
+        (0, 0) => None,
+        (0, device) | (device, 0) => Some(device),
+        (scope, bound) => (scope == bound).then_some(bound),
     }
 }
 
@@ -273,7 +310,13 @@ pub(super) fn plan<M: Mapped>(
     let sock = call.sock();
     let net = sock.net();
     let candidate = Candidate::of(call, name, NetState::of(net))?;
-    match sock.next_hop(candidate.from, candidate.to, candidate.destination.port) {
+    let hop = sock.next_hop(
+        candidate.from,
+        candidate.to,
+        candidate.scope,
+        candidate.destination.port,
+    );
+    match hop {
         Ok(hop) => candidate.at(&hop, net, deadlines, query),
         Err(NoHop::NotOnLink) => Err(Statistic::MappedTcpRoute),
         Err(NoHop::NoNeighbour { ifindex, source }) => candidate

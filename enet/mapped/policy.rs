@@ -8,7 +8,7 @@
 
 use crate::net::errno::prelude::*;
 use crate::net::{bh_lock::BhLock, sock::RawSock};
-use core::{fmt, net::Ipv4Addr, ops::RangeInclusive};
+use core::{fmt, net::IpAddr, ops::RangeInclusive};
 use kernel::static_lock_class;
 
 /// Maximum number of rules in a namespace.
@@ -20,19 +20,30 @@ pub(super) struct Rule {
     /// The number of the control group to which the rule applies; 0 for all groups.
     group: u64,
     allows: bool,
-    network: Ipv4Addr,
-    /// Number of leading bits of `network` that are compared.
+    network: IpAddr,
+    /// Number of leading bits of `network` that are compared. A rule with 0 bits is about all
+    /// hosts, of IPv4 and of IPv6.
     bits: u8,
     /// The server ports to which the rule applies.
     ports: RangeInclusive<u16>,
 }
 
 impl Rule {
-    fn is_about(&self, peer: Ipv4Addr, port: u16) -> bool {
-        let rest = 32_u32.saturating_sub(self.bits.into());
-        // If `bits` is 0, this shift by 32 bits yields zero on both sides, so all addresses match.
-        let network = |address: Ipv4Addr| u32::from(address).checked_shr(rest).unwrap_or(0);
-        network(peer) == network(self.network) && self.ports.contains(&port)
+    fn is_about(&self, peer: IpAddr, port: u16) -> bool {
+        if !self.ports.contains(&port) {
+            return false;
+        }
+        let rest = |width: u32| width.saturating_sub(self.bits.into());
+        match (peer, self.network) {
+            _ if self.bits == 0 => true,
+            (IpAddr::V4(peer), IpAddr::V4(network)) => {
+                (peer.to_bits() ^ network.to_bits()).checked_shr(rest(32)) == Some(0)
+            }
+            (IpAddr::V6(peer), IpAddr::V6(network)) => {
+                (peer.to_bits() ^ network.to_bits()).checked_shr(rest(128)) == Some(0)
+            }
+            _ => false,
+        }
     }
 
     /// Returns whether the rule allows ESP with particular hosts. A rule whose network is every
@@ -50,11 +61,13 @@ impl Rule {
         };
         let (network, bits) = words.next()?.split_once('/')?;
         let (first, last) = words.next()?.split_once('-')?;
+        let network: IpAddr = network.parse().ok()?;
+        let width = if network.is_ipv4() { 32 } else { 128 };
         let rule = Rule {
             group: words.next()?.parse().ok()?,
             allows,
-            network: network.parse().ok()?,
-            bits: bits.parse().ok().filter(|bits| *bits <= 32)?,
+            network,
+            bits: bits.parse().ok().filter(|bits| *bits <= width)?,
             ports: first.parse().ok()?..=last.parse().ok()?,
         };
         (words.next().is_none() && !rule.ports.is_empty()).then_some(rule)
@@ -98,9 +111,8 @@ impl Rules {
     }
 
     /// Returns whether ESP may carry a connection of `sock` with `peer` to the server port `port`.
-    pub(crate) fn judge(&self, sock: &RawSock, peer: [u8; 4], port: u16) -> Verdict {
+    pub(crate) fn judge(&self, sock: &RawSock, peer: IpAddr, port: u16) -> Verdict {
         let rules = self.0.lock();
-        let peer = Ipv4Addr::from(peer);
         let mut verdict = Verdict::Allowed;
         for rules in rules.chunk_by(|one, other| one.group == other.group) {
             let applies = rules
@@ -125,7 +137,7 @@ impl Rules {
     }
 
     /// Returns whether ESP may carry a connection of `sock` with `peer` to the server port `port`.
-    pub(crate) fn allow(&self, sock: &RawSock, peer: [u8; 4], port: u16) -> bool {
+    pub(crate) fn allow(&self, sock: &RawSock, peer: IpAddr, port: u16) -> bool {
         self.judge(sock, peer, port) != Verdict::Denied
     }
 

@@ -42,9 +42,6 @@ use crate::{
     statistics::Statistic,
 };
 
-/// The first byte of each loopback address (127.0.0.0/8).
-const LOOPBACK: u8 = 127;
-
 /// The handler of ESP's Ethernet type.
 pub(crate) struct Frames;
 
@@ -232,10 +229,9 @@ fn mapped_listener<'a>(
 ) -> Option<&'a Sock<Esp>> {
     let source = InternetEnd::from(mapped.source);
     let destination = InternetEnd::from(mapped.destination);
-    let (from, to) = (source.v4()?, destination.v4()?);
+    let (from, to) = (source.ip(), destination.ip());
     // As in IP, loopback addresses are only for the host itself.
-    let [network, ..] = to;
-    let meant = network != LOOPBACK && route::is_own(device, to);
+    let meant = from.is_ipv4() == to.is_ipv4() && !to.is_loopback() && route::is_own(device, to);
     if !meant || route::is_own(device, from) || !route::is_neighbour(device, from, peer.mac) {
         net_state.statistics.count(Statistic::MappedInForeign);
         return None;

@@ -117,11 +117,17 @@ pub(crate) struct FrontListener {
 }
 
 impl FrontListener {
+    /// Returns whether the listener is at all addresses of the destination's family. The
+    /// unspecified address of IPv4 stands for those of IPv4 alone.
+    fn takes_all_of(&self, destination: &InternetEnd) -> bool {
+        self.own.is_any() && (self.own.ip().is_ipv6() || destination.ip().is_ipv4())
+    }
+
     /// Returns whether a connection to `destination` is for this listener.
     pub(super) fn takes(&self, destination: &InternetEnd) -> bool {
-        self.takes_v4
+        (self.takes_v4 || destination.ip().is_ipv6())
             && self.own.port == destination.port
-            && (self.own.is_any() || self.own == *destination)
+            && (self.takes_all_of(destination) || self.own == *destination)
     }
 }
 

@@ -185,8 +185,14 @@ pub(super) unsafe extern "C" fn getname<M: Streams>(
     match M::name(&call, companion, end) {
         // SAFETY: The core passes room for a `sockaddr_storage`, and the helper writes at most a
         // `sockaddr_in6`.
-        Ok(end) => unsafe {
-            bindings::inet_write_name(address.cast(), call.is_v6(), end.address.as_ptr(), end.port)
+        Ok((end, device)) => unsafe {
+            bindings::inet_write_name(
+                address.cast(),
+                call.is_v6(),
+                end.address.as_ptr(),
+                end.port,
+                c_int::try_from(device).unwrap_or(0),
+            )
         },
         Err(error) => error.to_errno(),
     }

@@ -68,6 +68,7 @@ fn control_message(header: &wire::Header, payload: &[u8]) {
         initial_ack_burst_length,
         packets_to_ack: capabilities.packets_to_ack.unwrap_or_default(),
         mapped: capabilities.flags.unwrap_or_default() & query::flags::MAPPED != 0,
+        mapped_v6: capabilities.flags.unwrap_or_default() & query::flags::MAPPED_V6 != 0,
     };
     let answer = host.answer(nonce);
     assert_eq!(query::nonce_of_query(&answer), None);
