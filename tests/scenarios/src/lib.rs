@@ -65,6 +65,7 @@ mod mapped_listening;
 mod mapped_objections;
 mod mapped_options;
 mod mapped_tcp;
+mod mapped_v6;
 mod mapped_without;
 mod module;
 mod netgauge_lab;
@@ -108,6 +109,7 @@ pub fn all() -> Vec<&'static Scenario> {
         #[cfg(target_arch = "x86_64")]
         compat::ALL,
         mapped_tcp::ALL,
+        mapped_v6::ALL,
         mapped_esp::ALL,
         mapped_first::ALL,
         mapped_listening::ALL,

@@ -1,0 +1,443 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Mapped sockets that connect to neighbours of IPv6, at global, unique local and link-local
+//! addresses.
+
+use std::net::Ipv6Addr;
+
+use super::error_queue::has;
+use guest::address::{internet, internet6, IPPROTO_ENET};
+use guest::frame::{edp, EDP_HEADER};
+use guest::lab::NOBODY;
+use guest::mapped::{addresses, is_esp, learn, listener, make_known, stream, MAPPED};
+use guest::prelude::*;
+
+scenarios! {
+    direct mapped_v6_connections_have_the_names_of_tcp = names;
+    direct mapped_v6_first_connection_resolves_the_neighbour = resolves;
+    direct mapped_v6_listeners_take_what_those_of_tcp_take = listeners;
+    direct mapped_v6_destinations_that_tcp_decides_about = left_to_tcp;
+    direct mapped_v6_connections_behind_a_gateway_or_ipsec_use_tcp = routes;
+    direct mapped_v6_syn_of_a_stranger_is_refused = stranger;
+    direct mapped_v6_connection_follows_a_moved_neighbour = moved;
+    direct mapped_v6_host_of_an_older_version_gets_no_syn = older_host;
+    direct mapped_v6_connections_obey_the_rules = rules;
+}
+
+const SIX: (i32, i32) = (libc::AF_INET6, IPPROTO_ENET);
+const PLAIN6: (i32, i32) = (libc::AF_INET6, libc::IPPROTO_TCP);
+
+/// Prefixes of the hosts' global, unique local and link-local addresses. Host `a` has the number 1
+/// in each, and `b` has 2.
+const PREFIXES: [&str; 3] = ["2001:db8::", "fd00::", "fe80::"];
+
+/// Encodes a `struct sockaddr_in6` with a scope.
+fn name(address: &str, port: u16, scope: u32) -> Result<Vec<u8>> {
+    let mut name = internet6(address.parse::<Ipv6Addr>()?.octets(), port);
+    name[24..28].copy_from_slice(&scope.to_ne_bytes());
+    Ok(name)
+}
+
+/// Gives the hosts all addresses.
+fn prepare(lab: &Lab) -> Outcome {
+    addresses(lab)?;
+    for (host, number) in [(&lab.a, 1), (&lab.b, 2)] {
+        for prefix in ["2001:db8::", "fe80::"] {
+            (host.namespace).ip(&format!(
+                "address add {prefix}{number}/64 dev {DEVICE} nodad\n"
+            ))?;
+        }
+    }
+    Ok(())
+}
+
+/// Connects `host` to `to`.
+fn dial(host: &Host, kind: (i32, i32), to: &[u8]) -> Result<Socket> {
+    let client = stream(host, kind.0, kind.1)?;
+    client.connect_bytes(to).context("connect")?;
+    Ok(client)
+}
+
+/// Checks that ESP carries a connection if `by_esp` is true, and TCP otherwise.
+fn carried(client: &Socket, server: &Socket, by_esp: bool) -> Outcome {
+    for end in [client, server] {
+        ensure!(is_esp(end) == by_esp, "ESP is {}", !by_esp);
+    }
+    exchange(client, server)
+}
+
+/// Returns the names of a connection: the client's own and its peer's, the server's own and its
+/// peer's, and the address from `accept`. The ports are left out.
+fn names_of(listener: &Socket, client: &Socket, port: u16, by_esp: bool) -> Result<Vec<Vec<u8>>> {
+    let (server, from) = listener.accept(0)?;
+    carried(client, &server, by_esp)?;
+    let mut names = vec![client.local_name()?, server.peer_name()?, from];
+    let own = u16::from_be_bytes([names[0][2], names[0][3]]);
+    names.extend([client.peer_name()?, server.local_name()?]);
+    for (name, port) in names.iter_mut().zip([own, own, own, port, port]) {
+        same(&name[2..4], &port.to_be_bytes()[..], "a port")?;
+        name[2..4].fill(0);
+    }
+    Ok(names)
+}
+
+fn names(lab: &Lab) -> Outcome {
+    prepare(lab)?;
+    let mut port = 700;
+    for ((from, to), number) in [((&lab.a, &lab.b), 2), ((&lab.b, &lab.a), 1)] {
+        for prefix in PREFIXES {
+            for bound in [false, true] {
+                // The scope comes from the address, or from the device that the socket is bound to.
+                let is_local = prefix == "fe80::" && !bound;
+                let scope = if is_local { from.ifindex } else { 0 };
+                let mut results = Vec::new();
+                for kind in [PLAIN6, SIX] {
+                    port += 1;
+                    let address = name(&format!("{prefix}{number}"), port, scope)?;
+                    let listener = listener(to, kind, port, 4)?;
+                    let client = stream(from, kind.0, kind.1)?;
+                    if bound {
+                        let device = format!("{DEVICE}\0");
+                        let (level, option) = (libc::SOL_SOCKET, libc::SO_BINDTODEVICE);
+                        client.set_option(level, option, device.as_bytes())?;
+                    }
+                    client.connect_bytes(&address)?;
+                    let names = names_of(&listener, &client, port, kind == SIX);
+                    results.push(names.with_context(|| format!("{prefix}{number}"))?);
+                    if kind == SIX {
+                        let table = from.namespace.proc_net("enet_mapped")?;
+                        let end = format!("[{prefix}{number}]:{port}");
+                        ensure!(table.contains(&end), "no {end} in {table}");
+                    }
+                }
+                same(&results[1], &results[0], "names")?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn resolves(lab: &Lab) -> Outcome {
+    prepare(lab)?;
+    for (round, prefix) in (1..).zip(PREFIXES) {
+        // Neither host knows the other's address.
+        for host in [&lab.a, &lab.b] {
+            (host.namespace).ip(&format!("neigh flush dev {DEVICE}\n"))?;
+        }
+        let listener = listener(&lab.b, SIX, 720, 4)?;
+        let scope = if prefix == "fe80::" { lab.a.ifindex } else { 0 };
+        let client = dial(&lab.a, SIX, &name(&format!("{prefix}2"), 720, scope)?)?;
+        let (server, _) = listener.accept(0)?;
+        carried(&client, &server, true).context(prefix)?;
+        same(lab.a.counter("MappedWaits")?, round, "waits")?;
+    }
+    // Nobody has this address. The error is that of TCP.
+    let client = stream(&lab.a, SIX.0, SIX.1)?;
+    let connected = client.connect_bytes(&name("fd00::77", 720, 0)?);
+    ensure!(connected.is_err(), "nobody answered");
+    same(lab.a.counter("MappedTcpNeighbour")?, 1, "neighbours")?;
+    // While the neighbour is being resolved, the client's own name is that of TCP.
+    let mut names = Vec::new();
+    for kind in [PLAIN6, SIX] {
+        let client = stream(&lab.a, kind.0, kind.1)?;
+        client.set_nonblocking(true)?;
+        let connected = client.connect_bytes(&name("fe80::77", 720, lab.a.ifindex)?);
+        refused(connected, libc::EINPROGRESS, "connect")?;
+        let mut name = client.local_name()?;
+        name[2..4].fill(0);
+        names.push(name);
+    }
+    same(&names[1], &names[0], "names")
+}
+
+fn listeners(lab: &Lab) -> Outcome {
+    prepare(lab)?;
+    make_known(lab)?;
+    let (six, four) = (name("fd00::2", 730, 0)?, internet([10, 0, 0, 2], 730));
+    // A listener of both families takes both, and one with `IPV6_V6ONLY` those of IPv6.
+    for only in [0, 1] {
+        let listener = stream(&lab.b, SIX.0, SIX.1)?;
+        listener.set_int_option(libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, only)?;
+        listener.bind_bytes(&internet6([0; 16], 730))?;
+        listener.listen(4)?;
+        let client = dial(&lab.a, SIX, &six)?;
+        carried(&client, &listener.accept(0)?.0, true)?;
+        let client = stream(&lab.a, MAPPED.0, MAPPED.1)?;
+        let connected = client.connect_bytes(&four);
+        if only == 1 {
+            refused(connected, libc::ECONNREFUSED, "IPv4")?;
+        } else {
+            connected?;
+            carried(&client, &listener.accept(0)?.0, true)?;
+        }
+    }
+    // A client with `IPV6_V6ONLY` connects to IPv6.
+    let both = listener(&lab.b, SIX, 730, 4)?;
+    let client = stream(&lab.a, SIX.0, SIX.1)?;
+    client.set_int_option(libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 1)?;
+    client.connect_bytes(&six)?;
+    carried(&client, &both.accept(0)?.0, true)?;
+    drop(both);
+    // A listener at one address takes that one.
+    let one = stream(&lab.b, SIX.0, SIX.1)?;
+    one.bind_bytes(&six)?;
+    one.listen(4)?;
+    let client = dial(&lab.a, SIX, &six)?;
+    carried(&client, &one.accept(0)?.0, true)?;
+    for (kind, to) in [(SIX, name("2001:db8::2", 730, 0)?), (MAPPED, four)] {
+        let client = stream(&lab.a, kind.0, kind.1)?;
+        refused(client.connect_bytes(&to), libc::ECONNREFUSED, "elsewhere")?;
+    }
+    drop(one);
+    // A listener of IPv4 takes none of IPv6.
+    let _four = listener(&lab.b, MAPPED, 730, 4)?;
+    let client = stream(&lab.a, SIX.0, SIX.1)?;
+    refused(client.connect_bytes(&six), libc::ECONNREFUSED, "IPv6")
+}
+
+fn left_to_tcp(lab: &Lab) -> Outcome {
+    prepare(lab)?;
+    make_known(lab)?;
+    let before = lab.a.counter("EspActiveOpens")?;
+    let _listener = listener(&lab.a, SIX, 740, 16)?;
+    // A link-local address without its device, one with a wrong device, a group, an unreachable
+    // network, own addresses, and a short address.
+    let other = lab.a.ifindex + 1000;
+    let mut cases = vec![
+        name("fe80::2", 740, 0)?,
+        name("fe80::2", 740, other)?,
+        name("ff02::1", 740, lab.a.ifindex)?,
+        name("2001:db8:77::1", 740, 0)?,
+        name("fd00::1", 740, 0)?,
+        name("::1", 740, 0)?,
+        name("::", 740, 0)?,
+    ];
+    cases.push(name("fd00::2", 740, 0)?[..20].to_vec());
+    for to in cases {
+        let outcome = |kind: (i32, i32)| -> Result<i32> {
+            let client = stream(&lab.a, kind.0, kind.1)?;
+            Ok(code(client.connect_bytes(&to)))
+        };
+        same(outcome(SIX)?, outcome(PLAIN6)?, &format!("{to:?}"))?;
+    }
+    same(lab.a.counter("EspActiveOpens")?, before, "SYNs of ESP")?;
+    // TCP has the labels that a program chooses for its flows.
+    let far = listener(&lab.b, SIX, 741, 4)?;
+    let client = stream(&lab.a, SIX.0, SIX.1)?;
+    client.set_int_option(libc::IPPROTO_IPV6, IPV6_FLOWINFO_SEND, 1)?;
+    client.connect_bytes(&name("fd00::2", 741, 0)?)?;
+    carried(&client, &far.accept(0)?.0, false)?;
+    // The client takes an address that is not its host's, as a transparent proxy does.
+    let routes = lab.a.counter("MappedTcpRoute")?;
+    let client = stream(&lab.a, SIX.0, SIX.1)?;
+    client.set_int_option(libc::IPPROTO_IPV6, IPV6_FREEBIND, 1)?;
+    client.bind_bytes(&name("fd00::55", 0, 0)?)?;
+    client.set_nonblocking(true)?;
+    let connected = client.connect_bytes(&name("fd00::2", 741, 0)?);
+    refused(connected, libc::EINPROGRESS, "connect")?;
+    same(lab.a.counter("MappedTcpRoute")?, routes + 1, "routes")?;
+    same(lab.a.counter("EspActiveOpens")?, before, "SYNs of ESP")
+}
+
+const IPV6_FLOWINFO_SEND: i32 = 33;
+const IPV6_FREEBIND: i32 = 78;
+
+fn code(result: std::io::Result<()>) -> i32 {
+    result.map_or_else(|error| error.raw_os_error().unwrap_or(-1), |()| 0)
+}
+
+fn routes(lab: &Lab) -> Outcome {
+    prepare(lab)?;
+    make_known(lab)?;
+    (lab.b.namespace).ip(&format!(
+        "address add 2001:db8:5::2/128 dev {DEVICE} nodad\n"
+    ))?;
+    (lab.a.namespace).ip(&format!(
+        "route add 2001:db8:5::/64 via fd00::2 dev {DEVICE}\n"
+    ))?;
+    let listener = listener(&lab.b, SIX, 750, 4)?;
+    let connect = |address: &str, by_esp: bool| -> Outcome {
+        let client = dial(&lab.a, SIX, &name(address, 750, 0)?)?;
+        carried(&client, &listener.accept(0)?.0, by_esp).context(address.to_string())
+    };
+    connect("fd00::2", true)?;
+    connect("2001:db8:5::2", false)?;
+    same(lab.a.counter("MappedTcpRoute")?, 1, "routes")?;
+    // Without the gateway, the same address is a neighbour's.
+    (lab.a.namespace).ip(&format!(
+        "route replace 2001:db8:5::/64 dev {DEVICE}\n"
+    ))?;
+    connect("2001:db8:5::2", true)?;
+    if !has("xfrm_user")? {
+        return Ok(());
+    }
+    let policy = "src fd00::/64 dst fd00::/64 dir out action allow";
+    (lab.b.namespace).ip(&format!("xfrm policy add {policy}\n"))?;
+    connect("fd00::2", false)?;
+    (lab.b.namespace).ip("xfrm policy flush\n")
+}
+
+/// Encodes the SYN option that names both ends of a mapped connection.
+fn option(from: [u8; 16], to: [u8; 16], port: u16) -> Vec<u8> {
+    let end = |address: [u8; 16], port: u16| [&address[..], &port.to_be_bytes()].concat();
+    [vec![8, 36], end(from, 5000), end(to, port)].concat()
+}
+
+/// Sends a SYN with `options` from host `a`, and returns the answer's flags.
+fn answer_to(lab: &Lab, options: &[u8], from: u16, to: u16) -> Result<u8> {
+    let wire = lab.a.packets(ETH_P_ESP)?;
+    let syn = EspHeader {
+        source: from,
+        destination: to,
+        length: options.len() as u16,
+        sequence: 7,
+        acknowledgement: 0,
+        flags: flag::SYN,
+    };
+    let packet = syn.packet(options);
+    wire.send(&ethernet(lab.b.mac, lab.a.mac, ETH_P_ESP, &packet))?;
+    let wanted = |frame: &[u8]| EspHeader::of_frame(frame).filter(|got| got.destination == from);
+    let frame = wire.wait_for(patience(), |frame| wanted(frame).is_some())?;
+    Ok(wanted(&frame).context("no ESP")?.flags)
+}
+
+fn stranger(lab: &Lab) -> Outcome {
+    prepare(lab)?;
+    make_known(lab)?;
+    let _listener = listener(&lab.b, SIX, 760, 4)?;
+    let address = |text: &str| text.parse::<Ipv6Addr>().map(|address| address.octets());
+    let (own, far) = (address("fd00::1")?, address("fd00::2")?);
+    let knows = |mac| {
+        let mac = print_mac(mac);
+        (lab.b.namespace).ip(&format!(
+            "neigh replace fd00::1 lladdr {mac} dev {DEVICE} nud permanent\n"
+        ))
+    };
+    knows(lab.a.mac)?;
+    let right = option(own, far, 760);
+    ensure!(answer_to(lab, &right, 3000, 760)? & flag::SYN != 0);
+    let wrong = [
+        // Clients: another host's address, the server's own, one of another family, and none.
+        // Servers: another host's address, a group, the loopback address, and another family's.
+        option(address("fd00::99")?, far, 760),
+        option(far, far, 760),
+        option(address("::ffff:10.0.0.1")?, far, 760),
+        option([0; 16], far, 760),
+        option(own, address("fd00::99")?, 760),
+        option(own, address("ff02::1")?, 760),
+        option(own, address("::1")?, 760),
+        option(own, address("::ffff:10.0.0.2")?, 760),
+    ];
+    for (port, options) in (3001..).zip(&wrong) {
+        let flags = answer_to(lab, options, port, 760)?;
+        ensure!(flags & flag::RST != 0, "SYN {port}: {flags:#x}");
+    }
+    let count = wrong.len() as u32;
+    same(lab.b.counter("MappedInForeign")?, count, "refused")?;
+    // The address has moved to another host.
+    knows(NOBODY)?;
+    ensure!(answer_to(lab, &right, 3100, 760)? & flag::RST != 0);
+    same(lab.b.counter("MappedInForeign")?, count + 1, "refused")
+}
+
+/// An open connection stays, and a new one goes to the address's new owner.
+fn moved(lab: &Lab) -> Outcome {
+    prepare(lab)?;
+    make_known(lab)?;
+    let listener = listener(&lab.b, SIX, 770, 4)?;
+    let to = name("fd00::2", 770, 0)?;
+    let first = dial(&lab.a, SIX, &to)?;
+    let (server, _) = listener.accept(0)?;
+    carried(&first, &server, true)?;
+    let mac = print_mac(NOBODY);
+    (lab.a.namespace).ip(&format!(
+        "neigh replace fd00::2 lladdr {mac} dev {DEVICE} nud permanent\n"
+    ))?;
+    exchange(&first, &server)?;
+    let wire = lab.b.packets(ETH_P_EDP)?;
+    let second = stream(&lab.a, SIX.0, SIX.1)?;
+    second.set_nonblocking(true)?;
+    refused(second.connect_bytes(&to), libc::EINPROGRESS, "connect")?;
+    let is_query = |frame: &[u8]| frame.starts_with(&NOBODY);
+    wire.wait_for(patience(), is_query).context("a query")?;
+    // The address is withdrawn: the open connection stays, as one of IPv4 does.
+    (lab.a.namespace).ip(&format!("address del fd00::1/64 dev {DEVICE}\n"))?;
+    exchange(&first, &server)
+}
+
+fn older_host(lab: &Lab) -> Outcome {
+    // An answer to a query, with the bits of ESP, checksums and mapped connections. A newer host's
+    // has the bit of those of IPv6 as well.
+    const HEADERS: usize = 14 + EDP_HEADER;
+    const ANSWER: u8 = 4;
+    prepare(lab)?;
+    let mac = print_mac(NOBODY);
+    (lab.a.namespace).ip(&format!(
+        "neigh replace fd00::99 lladdr {mac} dev {DEVICE} nud permanent\n"
+    ))?;
+    Knobs(&lab.a.namespace).set("mapped_wait", 100_000)?;
+    let rule = "allow fd00::99/128 0-65535 0\n";
+    (lab.a.namespace).within(|| fs::write("/proc/net/enet_policy", rule))??;
+    // Host `b` answers for the older one.
+    let wire = lab.b.packets(ETH_P_EDP)?;
+    let client = stream(&lab.a, SIX.0, SIX.1)?;
+    client.set_nonblocking(true)?;
+    let begun = client.connect_bytes(&name("fd00::99", 780, 0)?);
+    refused(begun, libc::EINPROGRESS, "connect")?;
+    let query = wire.wait_for(patience(), |frame| frame.starts_with(&NOBODY))?;
+    let nonce = query.get(HEADERS + 1..HEADERS + 5).context("no nonce")?;
+    let payload = [&[ANSWER], nonce, &[2, 2, 0, 7]].concat();
+    let packet = edp(0, 0, payload.len() as u16, &payload);
+    wire.send(&ethernet(lab.a.mac, NOBODY, ETH_P_EDP, &packet))?;
+    eventually("TCP connects", || {
+        client.poll(libc::POLLOUT, Duration::ZERO)?;
+        Ok(lab.a.counter("MappedTcpPeer")? == 1)
+    })?;
+    same(lab.a.counter("EspActiveOpens")?, 0, "SYNs of ESP")
+}
+
+fn rules(lab: &Lab) -> Outcome {
+    prepare(lab)?;
+    learn(&lab.a, (&lab.b, 2))?;
+    let listener = listener(&lab.b, SIX, 790, 4)?;
+    let cases = [
+        ("allow fd00::/64 790-790 0", [true, false]),
+        ("allow 2001:db8::/32 0-65535 0", [false, true]),
+        ("allow 10.0.0.0/24 0-65535 0", [false, false]),
+        ("deny fd00::2/128 0-65535 0", [false, true]),
+        ("deny 10.0.0.0/24 0-65535 0", [true, true]),
+        ("allow 0.0.0.0/0 790-790 0", [true, true]),
+        ("deny 0.0.0.0/0 790-790 0", [false, false]),
+        ("deny ::/0 790-790 0", [false, false]),
+    ];
+    for host in [&lab.a, &lab.b] {
+        let rule = |line: &str| -> Outcome {
+            let line = format!("{line}\n");
+            (host.namespace).within(|| fs::write("/proc/net/enet_policy", line))??;
+            Ok(())
+        };
+        for (line, by_esp) in cases {
+            // At the server, a rule is about its clients.
+            let line = match host.mac == lab.b.mac {
+                true => line.replace("fd00::2/", "fd00::1/"),
+                false => line.to_string(),
+            };
+            rule(&line)?;
+            for (address, by_esp) in ["fd00::2", "2001:db8::2"].iter().zip(by_esp) {
+                let client = dial(&lab.a, SIX, &name(address, 790, 0)?)?;
+                let carried = carried(&client, &listener.accept(0)?.0, by_esp);
+                carried.with_context(|| format!("{line}: {address}"))?;
+            }
+            same(
+                host.namespace.proc_net("enet_policy")?.trim_end(),
+                &line,
+                "rules",
+            )?;
+            rule("flush 0")?;
+            if host.mac == lab.b.mac {
+                break;
+            }
+        }
+    }
+    Ok(())
+}
