@@ -266,7 +266,7 @@ const MEANINGS: &[(&str, &str)] = &[
     ),
     (
         "MappedTcpAddress",
-        "Mapped sockets connected by TCP: the address is not one of IPv4.",
+        "Mapped sockets connected by TCP: the address is one of a group, or link-local without a device.",
     ),
     (
         "MappedTcpOption",

@@ -42,7 +42,7 @@ const REASONS: &[(&str, &str)] = &[
     ("by-peer", "the peer connected by TCP"),
     ("setting", "sysctl esp.mapped is 0"),
     ("policy", "/proc/net/enet_policy forbids ESP"),
-    ("address", "the address is not one of IPv4"),
+    ("address", "a group's address, or a link-local one without a device"),
     ("option", "the socket has a filter, or has listened before"),
     (
         "group",

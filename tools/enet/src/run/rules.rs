@@ -4,7 +4,7 @@
 
 use std::fmt;
 use std::fs;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
 use anyhow::{ensure, Context, Error, Result};
@@ -15,7 +15,7 @@ const FILE: &str = "/proc/net/enet_policy";
 /// The peers and the server ports to which a rule applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peers {
-    network: Ipv4Addr,
+    network: IpAddr,
     bits: u8,
     first: u16,
     last: u16,
@@ -24,22 +24,44 @@ pub struct Peers {
 impl FromStr for Peers {
     type Err = Error;
 
-    /// Parses `ADDRESS[/BITS][:PORT[-PORT]]`, where address or port may be missing.
+    /// Parses `ADDRESS[/BITS][:PORT[-PORT]]`, where address or port may be missing. An IPv6 address
+    /// with its bits stands in brackets if a port follows.
     fn from_str(text: &str) -> Result<Self> {
-        let (place, ports) = match text.split_once(':') {
-            Some((place, ports)) => (place, Some(ports)),
-            None => (text, None),
+        let is_v6 = |text: &str| {
+            let address = text.split_once('/').map_or(text, |(address, _)| address);
+            address.parse::<Ipv6Addr>().is_ok()
+        };
+        let (place, ports) = match text.strip_prefix('[') {
+            Some(rest) => {
+                let (place, rest) = rest.split_once(']').context("no closing bracket")?;
+                ensure!(is_v6(place), "only an IPv6 address stands in brackets");
+                let ports = rest.strip_prefix(':');
+                ensure!(
+                    rest.is_empty() || ports.is_some(),
+                    "no port behind the bracket"
+                );
+                (place, ports)
+            }
+            None if is_v6(text) => (text, None),
+            None => match text.split_once(':') {
+                Some((place, ports)) => (place, Some(ports)),
+                None => (text, None),
+            },
         };
         ensure!(
             !place.is_empty() || ports.is_some(),
             "neither an address nor a port"
         );
         let (network, bits) = match place.split_once('/') {
-            _ if place.is_empty() => (Ipv4Addr::UNSPECIFIED, 0),
+            _ if place.is_empty() => (Ipv4Addr::UNSPECIFIED.into(), 0),
             Some((network, bits)) => (network.parse()?, bits.parse()?),
-            None => (place.parse()?, 32),
+            None => {
+                let address: IpAddr = place.parse()?;
+                (address, if address.is_ipv4() { 32 } else { 128 })
+            }
         };
-        ensure!(bits <= 32, "an IPv4 address has 32 bits");
+        let width = if network.is_ipv4() { 32 } else { 128 };
+        ensure!(bits <= width, "the address has {width} bits");
         let (first, last) = match ports.map(|ports| ports.split_once('-').unwrap_or((ports, ports)))
         {
             Some((first, last)) => (first.parse()?, last.parse()?),
@@ -132,6 +154,10 @@ mod tests {
             ("10.0.0.0/24", "10.0.0.0/24 0-65535"),
             ("10.0.0.0/24:6379", "10.0.0.0/24 6379-6379"),
             (":5432-5440", "0.0.0.0/0 5432-5440"),
+            ("fd00::1", "fd00::1/128 0-65535"),
+            ("fd00::/64", "fd00::/64 0-65535"),
+            ("[fd00::/64]:6379", "fd00::/64 6379-6379"),
+            ("[fd00::1]:80-90", "fd00::1/128 80-90"),
         ] {
             assert_eq!(read(text).as_deref(), Some(wanted), "{text}");
         }
@@ -142,7 +168,10 @@ mod tests {
             "10.0.0.1/33",
             ":9-8",
             ":65536",
-            "fd00::1",
+            "fd00::/129",
+            "[fd00::1",
+            "[fd00::1]80",
+            "[10.0.0.1]:80",
             "a",
         ] {
             assert_eq!(read(text), None, "{text}");
