@@ -64,6 +64,8 @@ local function add_option_fields(fields, name)
     fields.has_esp = ProtoField.bool(name .. ".capabilities.esp", "ESP", 16, nil, 0x0001)
     fields.has_sums = ProtoField.bool(name .. ".capabilities.checksums", "Checksums", 16, nil, 0x0002)
     fields.takes_mapped = ProtoField.bool(name .. ".capabilities.mapped", "Mapped connections", 16, nil, 0x0004)
+    fields.takes_mapped_v6 =
+        ProtoField.bool(name .. ".capabilities.mapped_v6", "Mapped connections of IPv6", 16, nil, 0x0008)
     fields.datagram = ProtoField.uint16(name .. ".largest_datagram", "Largest datagram")
     fields.largest = ProtoField.uint16(name .. ".largest_payload", "Largest payload of ESP")
     fields.burst = ProtoField.uint16(name .. ".burst_length", "burst_length")
@@ -92,6 +94,7 @@ local known_options = {
         bits:add(fields.has_esp, value)
         bits:add(fields.has_sums, value)
         bits:add(fields.takes_mapped, value)
+        bits:add(fields.takes_mapped_v6, value)
     end },
     { 2, function(tree, fields, value) tree:add(fields.datagram, value) end },
     { 2, function(tree, fields, value) tree:add(fields.largest, value) end },
