@@ -80,7 +80,10 @@ impl Wait {
         if let Awaited::Neighbour(ip) = self.awaited {
             let section = rcu::Read::enter();
             if let Some(device) = Device::find(net, self.ifindex, &section) {
-                route::introduce(device, ip, self.source);
+                // One solicitation is enough for all the connections that wait for the neighbour.
+                if !route::is_resolving(device, ip) {
+                    route::introduce(device, ip, self.source);
+                }
                 route::resolve(device, ip);
             }
         }
@@ -242,11 +245,6 @@ impl Candidate {
         let Some(device) = device.filter(|device| usable(device).is_ok()) else {
             return Err(Statistic::MappedTcpRoute);
         };
-        // The host learns the address that ESP's SYN will name. The answer to an earlier
-        // solicitation may have gone to another one.
-        if deadlines.neighbour != 0 && deadlines.answer == 0 {
-            route::introduce(device, self.to, hop.source);
-        }
         // An attempt waits for an answer only once, even if the cache evicts the host's entry
         // during the wait.
         let known = match deadlines.answer {
@@ -254,6 +252,11 @@ impl Candidate {
             _ => net_state.edp_peers.look_up(&peer),
         };
         *query = known.query().map(|nonce| Query { to: peer, nonce });
+        if query.is_some() {
+            // The host learns the address that ESP's SYN will name. The neighbour may have been
+            // resolved for another address of this host.
+            route::introduce(device, self.to, hop.source);
+        }
         let ends = self.ends(hop.source);
         match known {
             Known::Answer(told, _) if told.mapped && (told.mapped_v6 || self.to.is_ipv4()) => {
