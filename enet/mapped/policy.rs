@@ -62,6 +62,10 @@ impl Rule {
         let (network, bits) = words.next()?.split_once('/')?;
         let (first, last) = words.next()?.split_once('-')?;
         let network: IpAddr = network.parse().ok()?;
+        // IPv4 peers are compared in IPv4 form, so this rule would be about nobody.
+        if network.to_canonical() != network {
+            return None;
+        }
         let width = if network.is_ipv4() { 32 } else { 128 };
         let rule = Rule {
             group: words.next()?.parse().ok()?,
