@@ -264,9 +264,7 @@ fn routes(lab: &Lab) -> Outcome {
     connect("2001:db8:5::2", false)?;
     same(lab.a.counter("MappedTcpRoute")?, 1, "routes")?;
     // Without the gateway, the same address is a neighbour's.
-    (lab.a.namespace).ip(&format!(
-        "route replace 2001:db8:5::/64 dev {DEVICE}\n"
-    ))?;
+    (lab.a.namespace).ip(&format!("route replace 2001:db8:5::/64 dev {DEVICE}\n"))?;
     connect("2001:db8:5::2", true)?;
     if !has("xfrm_user")? {
         return Ok(());

@@ -42,7 +42,10 @@ const REASONS: &[(&str, &str)] = &[
     ("by-peer", "the peer connected by TCP"),
     ("setting", "sysctl esp.mapped is 0"),
     ("policy", "/proc/net/enet_policy forbids ESP"),
-    ("address", "a group's address, or a link-local one without a device"),
+    (
+        "address",
+        "a group's address, or a link-local one without a device",
+    ),
     ("option", "the socket has a filter, or has listened before"),
     (
         "group",
