@@ -149,6 +149,7 @@ H(void, sk_inherit_busy_poll, (struct sock *to, const struct sock *from), )
 
 /* routes and neighbours */
 H(struct rtable *, route_output, (struct sock *sk, __be32 *saddr, __be32 daddr, __be16 dport), struct flowi4 fl4 = { .flowi4_oif = READ_ONCE(sk->sk_bound_dev_if), .flowi4_mark = READ_ONCE(sk->sk_mark), .flowi4_proto = IPPROTO_TCP, .flowi4_uid = sk_uid(sk), .daddr = daddr, .saddr = *saddr, .fl4_dport = dport, .fl4_sport = sk_is_inet(sk) ? inet_sk(sk)->inet_sport : 0, .flowi4_dscp = sk_is_inet(sk) ? inet_sk_dscp(inet_sk(sk)) : 0 }; struct rtable *rt = ip_route_output_flow(sock_net(sk), &fl4, sk); *saddr = fl4.saddr; return rt)
+H(struct rtable *, route_back, (const struct net_device *dev, __be32 from, __be32 to), struct flowi4 fl4 = { .flowi4_oif = dev->ifindex, .daddr = from, .saddr = to }; return ip_route_output_key(dev_net(dev), &fl4))
 H(bool, rt_is_on_link, (const struct rtable *rt), return rt->rt_type == RTN_UNICAST && !rt->rt_uses_gateway && !rt->rt_gw_family && !dst_xfrm(&rt->dst))
 H(struct net_device *, rt_dev_rcu, (const struct rtable *rt), return dst_dev_rcu(&rt->dst))
 H(void, rt_put, (struct rtable *rt), ip_rt_put(rt))
@@ -170,6 +171,7 @@ H(bool, inet_is_own, (const struct net_device *dev, __be32 ip), return inet_addr
 #if IS_BUILTIN(CONFIG_IPV6)
 H(bool, has_ipv6, (void), return ipv6_mod_enabled())
 H(struct dst_entry *, route6_output, (struct sock *sk, u8 *saddr, const u8 *daddr, int scope, __be16 dport), const bool six = sk->sk_family == AF_INET6 && sk_is_inet(sk); struct flowi6 fl6 = { .flowi6_oif = scope ?: READ_ONCE(sk->sk_bound_dev_if), .flowi6_mark = READ_ONCE(sk->sk_mark), .flowi6_proto = IPPROTO_TCP, .flowi6_uid = sk_uid(sk), .flowlabel = six ? ip6_make_flowinfo(inet6_sk(sk)->tclass, 0) : 0, .fl6_dport = dport, .fl6_sport = six ? inet_sk(sk)->inet_sport : 0 }; memcpy(&fl6.daddr, daddr, 16); memcpy(&fl6.saddr, saddr, 16); if (!ipv6_mod_enabled()) return ERR_PTR(-EAFNOSUPPORT); struct dst_entry *dst = ip6_dst_lookup_flow(sock_net(sk), six ? sk : NULL, &fl6, NULL); memcpy(saddr, &fl6.saddr, 16); return dst)
+H(struct dst_entry *, route6_back, (const struct net_device *dev, const u8 *from, const u8 *to), IN6(far, from); IN6(own, to); struct rt6_info *rt = ipv6_mod_enabled() ? rt6_lookup(dev_net(dev), &far, &own, dev->ifindex, NULL, RT6_LOOKUP_F_IFACE) : NULL; return rt ? &rt->dst : ERR_PTR(-ENETUNREACH))
 H(bool, rt6_is_on_link, (const struct dst_entry *dst), return !dst_xfrm(dst) && !dst->lwtstate && !(dst_rt6_info(dst)->rt6i_flags & (RTF_GATEWAY | RTF_REJECT | RTF_LOCAL | RTF_ANYCAST)))
 H(bool, neighbour6_address, (struct net_device *dev, const u8 *ip, u8 *address), guard(rcu)(); IN6(key, ip); struct neighbour *n = ipv6_mod_enabled() ? __ipv6_neigh_lookup_noref(dev, &key) : NULL; if (!n || !(READ_ONCE(n->nud_state) & NUD_VALID)) return false; neigh_ha_snapshot(address, n, dev); return true)
 H(bool, neighbour6_resolve, (struct net_device *dev, const u8 *ip), guard(rcu)(); IN6(key, ip); struct neighbour *n = ipv6_mod_enabled() ? ip_neigh_gw6(dev, &key) : ERR_PTR(-EAFNOSUPPORT); return !IS_ERR(n) && neigh_event_send(n, NULL))
@@ -180,6 +182,7 @@ H(bool, inet6_is_own, (const struct net_device *dev, const u8 *ip), IN6(key, ip)
 #else
 H(bool, has_ipv6, (void), return false)
 H(struct dst_entry *, route6_output, (struct sock *sk, u8 *saddr, const u8 *daddr, int scope, __be16 dport), return ERR_PTR(-EAFNOSUPPORT))
+H(struct dst_entry *, route6_back, (const struct net_device *dev, const u8 *from, const u8 *to), return ERR_PTR(-ENETUNREACH))
 H(bool, rt6_is_on_link, (const struct dst_entry *dst), return false)
 H(bool, neighbour6_address, (struct net_device *dev, const u8 *ip, u8 *address), return false)
 H(bool, neighbour6_resolve, (struct net_device *dev, const u8 *ip), return false)

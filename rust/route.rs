@@ -90,6 +90,32 @@ enum Route {
 }
 
 impl Route {
+    /// Returns the route by `device` from the own address `own` to `ip`. May be called in any
+    /// context.
+    fn back(device: &Device, ip: IpAddr, own: IpAddr) -> Option<Self> {
+        let device = device.as_ptr();
+        // SAFETY: `is_err` only tests the pointer's value.
+        let found = |route| !unsafe { bindings::is_err(route) };
+        match (ip, own) {
+            (IpAddr::V4(ip), IpAddr::V4(own)) => {
+                // SAFETY: The device is valid. The function returns a route that is ours, or an
+                // error.
+                let route = unsafe { bindings::route_back(device, word(ip), word(own)) };
+                found(route.cast()).then_some(())?;
+                Some(Route::V4(route))
+            }
+            (IpAddr::V6(ip), IpAddr::V6(own)) => {
+                let (ip, own) = (ip.octets(), own.octets());
+                // SAFETY: The device is valid, and the function reads the 16 bytes of each address.
+                // It returns a route that is ours, or an error.
+                let route = unsafe { bindings::route6_back(device, ip.as_ptr(), own.as_ptr()) };
+                found(route.cast()).then_some(())?;
+                Some(Route::V6(route))
+            }
+            _ => None,
+        }
+    }
+
     /// Returns whether the route leads to a single host on a local network, without a gateway or
     /// IPsec.
     fn is_on_link(&self) -> bool {
@@ -129,9 +155,12 @@ impl Drop for Route {
 }
 
 /// Returns whether the host with address `ip` is the neighbour with Ethernet address `mac` on
-/// `device`.
-pub(crate) fn is_neighbour(device: &Device, ip: IpAddr, mac: Mac) -> bool {
+/// `device`, and packets from the own address `own` to it would leave by this device without a
+/// gateway. The neighbour table alone does not show this: the core enters the sender of any
+/// solicitation or request, also one whose address is of another network.
+pub(crate) fn is_neighbour(device: &Device, ip: IpAddr, own: IpAddr, mac: Mac) -> bool {
     neighbour(device, ip) == Some(mac)
+        && Route::back(device, ip, own).is_some_and(|r| r.is_on_link())
 }
 
 /// Resolves the Ethernet address of the host with address `ip` on `device`, unless the address is

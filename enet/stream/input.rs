@@ -232,7 +232,7 @@ fn mapped_listener<'a>(
     let (from, to) = (source.ip(), destination.ip());
     // As in IP, loopback addresses are only for the host itself.
     let meant = from.is_ipv4() == to.is_ipv4() && !to.is_loopback() && route::is_own(device, to);
-    if !meant || route::is_own(device, from) || !route::is_neighbour(device, from, peer.mac) {
+    if !meant || route::is_own(device, from) || !route::is_neighbour(device, from, to, peer.mac) {
         net_state.statistics.count(Statistic::MappedInForeign);
         return None;
     }

@@ -332,6 +332,25 @@ fn stranger(lab: &Lab) -> Outcome {
     }
     let count = wrong.len() as u32;
     same(lab.b.counter("MappedInForeign")?, count, "refused")?;
+    // An address beyond the link, for which the host claims to be a neighbour.
+    let mac = print_mac(lab.a.mac);
+    (lab.b.namespace).ip(&format!(
+        "neigh replace 2001:db8:77::1 lladdr {mac} dev {DEVICE} nud permanent\n\
+         route add 2001:db8:77::/64 via fd00::1 dev {DEVICE}\n\
+         neigh replace 10.9.0.1 lladdr {mac} dev {DEVICE} nud permanent\n\
+         route add 10.9.0.0/24 via 10.0.0.1 dev {DEVICE}\n"
+    ))?;
+    let mut four = address("::ffff:10.0.0.1")?;
+    four[13] = 9;
+    let beyond = [
+        option(address("2001:db8:77::1")?, far, 760),
+        option(four, address("::ffff:10.0.0.2")?, 760),
+    ];
+    for (port, options) in (3050..).zip(&beyond) {
+        let flags = answer_to(lab, options, port, 760)?;
+        ensure!(flags & flag::RST != 0, "SYN {port}: {flags:#x}");
+    }
+    let count = count + beyond.len() as u32;
     // The address has moved to another host.
     knows(NOBODY)?;
     ensure!(answer_to(lab, &right, 3100, 760)? & flag::RST != 0);
