@@ -3,6 +3,8 @@
 //! Makes mapped sockets. A mapped socket has an Internet family and the protocol `IPPROTO_ENET`,
 //! and TCP or ESP serves it. Also gives the hosts IP addresses.
 
+use std::net::{Ipv4Addr, Ipv6Addr};
+
 use crate::address::{internet, internet6, ESP_SO_CHECKSUM, IPPROTO_ENET};
 use crate::prelude::*;
 
@@ -126,12 +128,45 @@ pub fn is_esp(socket: &Socket) -> bool {
 /// Encodes the SYN option that names both ends of a mapped connection. The ends are `from` with
 /// port 5000 and `to` with `port`.
 pub fn option(from: [u8; 4], to: [u8; 4], port: u16) -> Vec<u8> {
-    let end = |address: [u8; 4], port: u16| {
-        let mut end = vec![0; 10];
-        end.extend([0xff, 0xff]);
-        end.extend(address);
-        end.extend(port.to_be_bytes());
-        end
-    };
+    let [from, to] = [from, to].map(|ip| Ipv4Addr::from(ip).to_ipv6_mapped());
+    option6(from, to, port)
+}
+
+/// Works like [`option`] for addresses of IPv6.
+pub fn option6(from: Ipv6Addr, to: Ipv6Addr, port: u16) -> Vec<u8> {
+    let end = |ip: Ipv6Addr, port: u16| [&ip.octets()[..], &port.to_be_bytes()].concat();
     [vec![8, 36], end(from, 5000), end(to, port)].concat()
+}
+
+/// Sends a SYN with `options` from host `a` by a packet socket, and returns the answer's flags.
+///
+/// # Errors
+/// If no answer arrives.
+pub fn answer_to(lab: &Lab, options: &[u8], from: u16, to: u16) -> Result<u8> {
+    let wire = lab.a.packets(ETH_P_ESP)?;
+    let syn = EspHeader {
+        source: from,
+        destination: to,
+        length: options.len() as u16,
+        sequence: 7,
+        acknowledgement: 0,
+        flags: flag::SYN,
+    };
+    let packet = syn.packet(options);
+    wire.send(&ethernet(lab.b.mac, lab.a.mac, ETH_P_ESP, &packet))?;
+    let wanted = |frame: &[u8]| EspHeader::of_frame(frame).filter(|got| got.destination == from);
+    let frame = wire.wait_for(patience(), |frame| wanted(frame).is_some())?;
+    Ok(wanted(&frame).context("no ESP")?.flags)
+}
+
+/// The file of the rules that say which connections ESP may carry.
+pub const POLICY: &str = "/proc/net/enet_policy";
+
+/// Writes a rule, or a command about rules, to `host`'s policy.
+///
+/// # Errors
+/// The errno of the write.
+pub fn rule(host: &Host, line: &str) -> Outcome {
+    (host.namespace).within(|| fs::write(POLICY, line))??;
+    Ok(())
 }

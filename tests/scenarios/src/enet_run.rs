@@ -8,7 +8,7 @@ use std::path::Path;
 use nix::mount::{mount, MsFlags};
 
 use super::enet_tool::NoAutoload;
-use guest::mapped::{dial, is_esp, known, listener, MAPPED, PLAIN};
+use guest::mapped::{dial, is_esp, known, listener, MAPPED, PLAIN, POLICY};
 use guest::prelude::*;
 use guest::privilege::without_capabilities;
 
@@ -27,8 +27,6 @@ scenarios! {
 pub const GROUPS: &str = "/sys/fs/cgroup";
 /// The kernel's type information, which `enet run` needs and the debug kernel lacks.
 const TYPES: &str = "/sys/kernel/btf/vmlinux";
-/// The rules that decide whether ESP may carry a connection.
-pub const POLICY: &str = "/proc/net/enet_policy";
 
 /// Mounts the control groups unless they are mounted already.
 ///

@@ -5,7 +5,7 @@
 
 use guest::address::{internet, internet6, IPPROTO_ENET};
 use guest::mapped::{
-    addresses, dial, far6, is_esp, known, listener, option, stream, MAPPED, PLAIN,
+    addresses, answer_to, dial, far6, is_esp, known, listener, option, stream, MAPPED, PLAIN,
 };
 use guest::prelude::*;
 
@@ -265,28 +265,6 @@ fn without_waiting(lab: &Lab) -> Outcome {
     ensure!(ready & libc::POLLERR != 0, "poll: {ready:#x}");
     ensure!(client.pending_error()? == libc::ECONNREFUSED);
     Ok(())
-}
-
-/// Sends a SYN with `options` from host `a` by a packet socket, and returns the answer's flags.
-fn answer_to(lab: &Lab, options: &[u8], from: u16, to: u16) -> Result<u8> {
-    let wire = lab.a.packets(ETH_P_ESP)?;
-    let syn = EspHeader {
-        source: from,
-        destination: to,
-        length: options.len() as u16,
-        sequence: 7,
-        acknowledgement: 0,
-        flags: flag::SYN,
-    };
-    wire.send(&ethernet(
-        lab.b.mac,
-        lab.a.mac,
-        ETH_P_ESP,
-        &syn.packet(options),
-    ))?;
-    let wanted = |frame: &[u8]| EspHeader::of_frame(frame).filter(|got| got.destination == from);
-    let frame = wire.wait_for(patience(), |frame| wanted(frame).is_some())?;
-    Ok(wanted(&frame).context("no ESP")?.flags)
 }
 
 fn stranger(lab: &Lab) -> Outcome {

@@ -15,7 +15,7 @@ use guest::address::internet;
 use guest::asleep::asleep;
 use guest::frame::{edp, EDP_HEADER};
 use guest::lab::NOBODY;
-use guest::mapped::{addresses, dial, is_esp, known, listener, stream, MAPPED, PLAIN};
+use guest::mapped::{addresses, dial, is_esp, known, listener, rule, stream, MAPPED, PLAIN};
 use guest::patience::factor;
 use guest::prelude::*;
 use guest::uring::Ring;
@@ -56,11 +56,6 @@ const LONGEST: u32 = 100_000;
 /// A rule that names the silent station. A connection to the station then waits up to a second.
 const NAMES_NOBODY: &str = "allow 10.0.0.99/32 0-65535 0\n";
 
-fn rule(host: &Host, line: &str) -> Outcome {
-    (host.namespace).within(|| fs::write("/proc/net/enet_policy", line))??;
-    Ok(())
-}
-
 /// Makes host a wait for the silent station as long as it can. Returns a socket on host b that
 /// receives what host a sends to the station, and sends in the station's place.
 fn patient(lab: &Lab) -> Result<PacketSocket> {
@@ -80,7 +75,7 @@ fn attempt(lab: &Lab, number: u8, port: u16) -> Result<Socket> {
 }
 
 /// Waits for host a's query to the silent station, and returns its nonce.
-fn asked(wire: &PacketSocket) -> Result<[u8; 4]> {
+pub fn asked(wire: &PacketSocket) -> Result<[u8; 4]> {
     let is_query = |frame: &[u8]| frame.starts_with(&NOBODY) && frame.get(HEADERS) == Some(&QUERY);
     let frame = wire.wait_for(patience(), is_query).context("a query")?;
     let nonce = frame.get(HEADERS + 1..HEADERS + 5);
@@ -89,8 +84,9 @@ fn asked(wire: &PacketSocket) -> Result<[u8; 4]> {
         .context("a query without nonce")
 }
 
-/// Returns a frame with the answer of the station `from`.
-fn answer(lab: &Lab, from: [u8; 6], nonce: [u8; 4]) -> Vec<u8> {
+/// Returns a frame with the answer of the station `from`, which takes mapped connections between
+/// addresses of IPv4.
+pub fn answer(lab: &Lab, from: [u8; 6], nonce: [u8; 4]) -> Vec<u8> {
     let payload = [&[ANSWER], &nonce[..], TAKES_MAPPED].concat();
     let packet = edp(0, 0, payload.len() as u16, &payload);
     ethernet(lab.a.mac, from, ETH_P_EDP, &packet)

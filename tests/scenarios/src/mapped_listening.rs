@@ -6,13 +6,13 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
-use super::enet_run::{mount_groups, GROUPS, POLICY};
+use super::enet_run::{mount_groups, GROUPS};
 use super::mapped_disconnecting::{state, TCP_CLOSE};
 use guest::address::internet;
 use guest::asleep::asleep;
 use guest::lab::NOBODY;
 use guest::mapped::stream;
-use guest::mapped::{dial, is_esp, known, listener, option, MAPPED, PLAIN};
+use guest::mapped::{dial, is_esp, known, listener, option, MAPPED, PLAIN, POLICY};
 use guest::packet_ring::Ring;
 use guest::patience::factor;
 use guest::prelude::*;

@@ -6,10 +6,13 @@
 use std::net::Ipv6Addr;
 
 use super::error_queue::has;
+use super::mapped_first::{answer, asked};
 use guest::address::{internet, internet6, IPPROTO_ENET};
-use guest::frame::{edp, EDP_HEADER};
 use guest::lab::NOBODY;
-use guest::mapped::{addresses, is_esp, learn, listener, make_known, stream, MAPPED};
+use guest::mapped::{
+    addresses, answer_to, is_esp, learn, listener, make_known, option, option6, rule, stream,
+    MAPPED,
+};
 use guest::prelude::*;
 
 scenarios! {
@@ -275,35 +278,11 @@ fn routes(lab: &Lab) -> Outcome {
     (lab.b.namespace).ip("xfrm policy flush\n")
 }
 
-/// Encodes the SYN option that names both ends of a mapped connection.
-fn option(from: [u8; 16], to: [u8; 16], port: u16) -> Vec<u8> {
-    let end = |address: [u8; 16], port: u16| [&address[..], &port.to_be_bytes()].concat();
-    [vec![8, 36], end(from, 5000), end(to, port)].concat()
-}
-
-/// Sends a SYN with `options` from host `a`, and returns the answer's flags.
-fn answer_to(lab: &Lab, options: &[u8], from: u16, to: u16) -> Result<u8> {
-    let wire = lab.a.packets(ETH_P_ESP)?;
-    let syn = EspHeader {
-        source: from,
-        destination: to,
-        length: options.len() as u16,
-        sequence: 7,
-        acknowledgement: 0,
-        flags: flag::SYN,
-    };
-    let packet = syn.packet(options);
-    wire.send(&ethernet(lab.b.mac, lab.a.mac, ETH_P_ESP, &packet))?;
-    let wanted = |frame: &[u8]| EspHeader::of_frame(frame).filter(|got| got.destination == from);
-    let frame = wire.wait_for(patience(), |frame| wanted(frame).is_some())?;
-    Ok(wanted(&frame).context("no ESP")?.flags)
-}
-
 fn stranger(lab: &Lab) -> Outcome {
     prepare(lab)?;
     make_known(lab)?;
     let _listener = listener(&lab.b, SIX, 760, 4)?;
-    let address = |text: &str| text.parse::<Ipv6Addr>().map(|address| address.octets());
+    let address = |text: &str| text.parse::<Ipv6Addr>();
     let (own, far) = (address("fd00::1")?, address("fd00::2")?);
     let knows = |mac| {
         let mac = print_mac(mac);
@@ -312,24 +291,28 @@ fn stranger(lab: &Lab) -> Outcome {
         ))
     };
     knows(lab.a.mac)?;
-    let right = option(own, far, 760);
+    let right = option6(own, far, 760);
     ensure!(answer_to(lab, &right, 3000, 760)? & flag::SYN != 0);
     let wrong = [
         // Clients: another host's address, the server's own, one of another family, and none.
         // Servers: another host's address, a group, the loopback address, and another family's.
-        option(address("fd00::99")?, far, 760),
-        option(far, far, 760),
-        option(address("::ffff:10.0.0.1")?, far, 760),
-        option([0; 16], far, 760),
-        option(own, address("fd00::99")?, 760),
-        option(own, address("ff02::1")?, 760),
-        option(own, address("::1")?, 760),
-        option(own, address("::ffff:10.0.0.2")?, 760),
+        option6(address("fd00::99")?, far, 760),
+        option6(far, far, 760),
+        option6(address("::ffff:10.0.0.1")?, far, 760),
+        option6(Ipv6Addr::UNSPECIFIED, far, 760),
+        option6(own, address("fd00::99")?, 760),
+        option6(own, address("ff02::1")?, 760),
+        option6(own, address("::1")?, 760),
+        option6(own, address("::ffff:10.0.0.2")?, 760),
     ];
-    for (port, options) in (3001..).zip(&wrong) {
-        let flags = answer_to(lab, options, port, 760)?;
-        ensure!(flags & flag::RST != 0, "SYN {port}: {flags:#x}");
-    }
+    let refuses = |first: u16, wrong: &[Vec<u8>]| -> Outcome {
+        for (port, options) in (first..).zip(wrong) {
+            let flags = answer_to(lab, options, port, 760)?;
+            ensure!(flags & flag::RST != 0, "SYN {port}: {flags:#x}");
+        }
+        Ok(())
+    };
+    refuses(3001, &wrong)?;
     let count = wrong.len() as u32;
     same(lab.b.counter("MappedInForeign")?, count, "refused")?;
     // An address beyond the link, for which the host claims to be a neighbour.
@@ -340,16 +323,11 @@ fn stranger(lab: &Lab) -> Outcome {
          neigh replace 10.9.0.1 lladdr {mac} dev {DEVICE} nud permanent\n\
          route add 10.9.0.0/24 via 10.0.0.1 dev {DEVICE}\n"
     ))?;
-    let mut four = address("::ffff:10.0.0.1")?;
-    four[13] = 9;
     let beyond = [
-        option(address("2001:db8:77::1")?, far, 760),
-        option(four, address("::ffff:10.0.0.2")?, 760),
+        option6(address("2001:db8:77::1")?, far, 760),
+        option([10, 9, 0, 1], [10, 0, 0, 2], 760),
     ];
-    for (port, options) in (3050..).zip(&beyond) {
-        let flags = answer_to(lab, options, port, 760)?;
-        ensure!(flags & flag::RST != 0, "SYN {port}: {flags:#x}");
-    }
+    refuses(3050, &beyond)?;
     let count = count + beyond.len() as u32;
     // The address has moved to another host.
     knows(NOBODY)?;
@@ -383,29 +361,21 @@ fn moved(lab: &Lab) -> Outcome {
 }
 
 fn older_host(lab: &Lab) -> Outcome {
-    // An answer to a query, with the bits of ESP, checksums and mapped connections. A newer host's
-    // has the bit of those of IPv6 as well.
-    const HEADERS: usize = 14 + EDP_HEADER;
-    const ANSWER: u8 = 4;
     prepare(lab)?;
     let mac = print_mac(NOBODY);
     (lab.a.namespace).ip(&format!(
         "neigh replace fd00::99 lladdr {mac} dev {DEVICE} nud permanent\n"
     ))?;
     Knobs(&lab.a.namespace).set("mapped_wait", 100_000)?;
-    let rule = "allow fd00::99/128 0-65535 0\n";
-    (lab.a.namespace).within(|| fs::write("/proc/net/enet_policy", rule))??;
-    // Host `b` answers for the older one.
+    rule(&lab.a, "allow fd00::99/128 0-65535 0\n")?;
+    // Host `b` answers for the older one. The answer lacks the bit of IPv6.
     let wire = lab.b.packets(ETH_P_EDP)?;
     let client = stream(&lab.a, SIX.0, SIX.1)?;
     client.set_nonblocking(true)?;
     let begun = client.connect_bytes(&name("fd00::99", 780, 0)?);
     refused(begun, libc::EINPROGRESS, "connect")?;
-    let query = wire.wait_for(patience(), |frame| frame.starts_with(&NOBODY))?;
-    let nonce = query.get(HEADERS + 1..HEADERS + 5).context("no nonce")?;
-    let payload = [&[ANSWER], nonce, &[2, 2, 0, 7]].concat();
-    let packet = edp(0, 0, payload.len() as u16, &payload);
-    wire.send(&ethernet(lab.a.mac, NOBODY, ETH_P_EDP, &packet))?;
+    let nonce = asked(&wire)?;
+    wire.send(&answer(lab, NOBODY, nonce))?;
     eventually("TCP connects", || {
         client.poll(libc::POLLOUT, Duration::ZERO)?;
         Ok(lab.a.counter("MappedTcpPeer")? == 1)
@@ -427,19 +397,15 @@ fn rules(lab: &Lab) -> Outcome {
         ("deny 0.0.0.0/0 790-790 0", [false, false]),
         ("deny ::/0 790-790 0", [false, false]),
     ];
-    for host in [&lab.a, &lab.b] {
-        let rule = |line: &str| -> Outcome {
-            let line = format!("{line}\n");
-            (host.namespace).within(|| fs::write("/proc/net/enet_policy", line))??;
-            Ok(())
-        };
-        for (line, by_esp) in cases {
+    // A client remembers the server's refusal for a while, so the server gets only the first rule.
+    for (host, cases) in [(&lab.a, &cases[..]), (&lab.b, &cases[..1])] {
+        for &(line, by_esp) in cases {
             // At the server, a rule is about its clients.
             let line = match host.mac == lab.b.mac {
                 true => line.replace("fd00::2/", "fd00::1/"),
                 false => line.to_string(),
             };
-            rule(&line)?;
+            rule(host, &format!("{line}\n"))?;
             for (address, by_esp) in ["fd00::2", "2001:db8::2"].iter().zip(by_esp) {
                 let client = dial(&lab.a, SIX, &name(address, 790, 0)?)?;
                 let carried = carried(&client, &listener.accept(0)?.0, by_esp);
@@ -450,10 +416,7 @@ fn rules(lab: &Lab) -> Outcome {
                 &line,
                 "rules",
             )?;
-            rule("flush 0")?;
-            if host.mac == lab.b.mac {
-                break;
-            }
+            rule(host, "flush 0\n")?;
         }
     }
     Ok(())
