@@ -176,7 +176,8 @@ pub(crate) trait Streams: Sized + 'static {
         timeout: &mut c_long,
     ) -> Result<Backend>;
     /// Returns the address of one `end` of the connection that the companion has or is opening, and
-    /// the index of its device, the scope of a link-local address; 0 if that is not known.
+    /// the scope of a link-local one, which is the index of its device; 0 if that is not known, and
+    /// for all other addresses.
     ///
     /// # Errors
     ///

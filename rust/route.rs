@@ -79,6 +79,13 @@ fn neighbour(device: &Device, ip: IpAddr) -> Option<Mac> {
     known.then(|| Mac(*address.first_chunk().unwrap_or(&[0; 6])))
 }
 
+/// Returns the route that a function of the core returned, or `None` if it returned an error.
+fn found<T>(route: *mut T) -> Option<*mut T> {
+    // SAFETY: The function only tests the pointer's value.
+    let failed = unsafe { bindings::is_err(route.cast()) };
+    (!failed).then_some(route)
+}
+
 /// A route.
 ///
 /// # Invariants
@@ -94,24 +101,18 @@ impl Route {
     /// context.
     fn back(device: &Device, ip: IpAddr, own: IpAddr) -> Option<Self> {
         let device = device.as_ptr();
-        // SAFETY: `is_err` only tests the pointer's value.
-        let found = |route| !unsafe { bindings::is_err(route) };
         match (ip, own) {
             (IpAddr::V4(ip), IpAddr::V4(own)) => {
                 // SAFETY: The device is valid. The function returns a route that is ours, or an
                 // error.
-                let route = unsafe { bindings::route_back(device, word(ip), word(own)) };
-                found(route.cast()).then_some(())?;
-                Some(Route::V4(route))
+                found(unsafe { bindings::route_back(device, word(ip), word(own)) }).map(Route::V4)
             }
-            (IpAddr::V6(ip), IpAddr::V6(own)) => {
-                let (ip, own) = (ip.octets(), own.octets());
-                // SAFETY: The device is valid, and the function reads the 16 bytes of each address.
-                // It returns a route that is ours, or an error.
-                let route = unsafe { bindings::route6_back(device, ip.as_ptr(), own.as_ptr()) };
-                found(route.cast()).then_some(())?;
-                Some(Route::V6(route))
-            }
+            // SAFETY: The device is valid, and the function reads the 16 bytes of each address. It
+            // returns a route that is ours, or an error.
+            (IpAddr::V6(ip), IpAddr::V6(own)) => found(unsafe {
+                bindings::route6_back(device, ip.octets().as_ptr(), own.octets().as_ptr())
+            })
+            .map(Route::V6),
             _ => None,
         }
     }
@@ -191,7 +192,8 @@ pub(crate) fn resolve(device: &Device, ip: IpAddr) {
 pub(crate) fn introduce(device: &Device, ip: IpAddr, source: IpAddr) {
     if let (IpAddr::V6(ip), IpAddr::V6(source)) = (ip, source) {
         // SAFETY: The device is valid, and the function reads the 16 bytes of each address. It
-        // takes the lock of the device's queue, which the calling task does not hold.
+        // sends as IPv6 does: it makes a route, runs netfilter's hooks, and takes the locks of the
+        // neighbour table and of the device's queue. The calling task holds none of these locks.
         unsafe {
             bindings::neighbour6_solicit(
                 device.as_ptr(),
@@ -272,10 +274,11 @@ impl<L: Listener> Notifier<L> {
                 if !device.is_null() {
                     let ip = Ipv4Addr::from(ip.to_ne_bytes());
                     L::neighbour_event(Device::from_raw(device), ip.into());
-                }
-                let device = bindings::nd_neighbour(object.cast(), ip6.as_mut_ptr());
-                if !device.is_null() {
-                    L::neighbour_event(Device::from_raw(device), Ipv6Addr::from(ip6).into());
+                } else {
+                    let device = bindings::nd_neighbour(object.cast(), ip6.as_mut_ptr());
+                    if !device.is_null() {
+                        L::neighbour_event(Device::from_raw(device), Ipv6Addr::from(ip6).into());
+                    }
                 }
             }
         }
@@ -302,9 +305,7 @@ impl RawSock {
         // generic fields of it, and returns a route that is ours, or an error.
         let route =
             unsafe { bindings::route_output(self.as_ptr(), &mut source, word(to), port.to_be()) };
-        // SAFETY: The function only tests the pointer's value.
-        let failed = unsafe { bindings::is_err(route.cast()) };
-        (!failed).then(|| (Route::V4(route), Ipv4Addr::from(source.to_ne_bytes())))
+        found(route).map(|route| (Route::V4(route), Ipv4Addr::from(source.to_ne_bytes())))
     }
 
     /// Works like [`Self::route`] for IPv6. `scope` is the device of a link-local destination, or 0
@@ -330,9 +331,7 @@ impl RawSock {
                 port.to_be(),
             )
         };
-        // SAFETY: The function only tests the pointer's value.
-        let failed = unsafe { bindings::is_err(route.cast()) };
-        (!failed).then(|| (Route::V6(route), Ipv6Addr::from(source)))
+        found(route).map(|route| (Route::V6(route), Ipv6Addr::from(source)))
     }
 
     /// Returns the destination of packets that the socket would send from `from` (unspecified for

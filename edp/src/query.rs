@@ -138,12 +138,9 @@ impl Host {
     pub fn answer(&self, nonce: Nonce) -> [u8; ANSWER_LEN] {
         let short = |number: u32| u16::try_from(number).unwrap_or(u16::MAX).to_be_bytes();
         let [n0, n1, n2, n3] = nonce;
-        let mapped = if self.mapped { flags::MAPPED } else { 0 };
-        let mapped_v6 = match self.mapped && self.mapped_v6 {
-            true => flags::MAPPED_V6,
-            false => 0,
-        };
-        let [f0, f1] = (flags::ESP | flags::SUMS | mapped | mapped_v6).to_be_bytes();
+        let v6 = if self.mapped_v6 { flags::MAPPED_V6 } else { 0 };
+        let mapped = if self.mapped { flags::MAPPED | v6 } else { 0 };
+        let [f0, f1] = (flags::ESP | flags::SUMS | mapped).to_be_bytes();
         let [d0, d1] = short(self.largest_datagram);
         let [p0, p1] = short(self.largest_payload);
         let [b0, b1] = self.burst_length.to_be_bytes();

@@ -40,6 +40,7 @@ use crate::{
     uapi::is_own_level,
 };
 use carriers::Carrier;
+use core::net::IpAddr;
 use state::{Attempt, Phase, Record};
 
 const NSEC_PER_USEC: u64 = 1000;
@@ -254,11 +255,17 @@ impl Streams for Mapped {
             true => (&mapped.destination, &mapped.source),
             false => (&mapped.source, &mapped.destination),
         };
-        let (state, device) = (sock.tcp_state(), scope(call, companion));
-        match end {
-            End::Own => Ok((InternetEnd::from(*own), device)),
-            End::Peer if state == TcpState::Close as u8 || is_connecting(state) => Err(ENOTCONN),
-            End::Peer | End::Accepted => Ok((InternetEnd::from(*peer), device)),
+        let state = sock.tcp_state();
+        let end = InternetEnd::from(match end {
+            End::Own => *own,
+            End::Peer if state == TcpState::Close as u8 || is_connecting(state) => {
+                return Err(ENOTCONN)
+            }
+            End::Peer | End::Accepted => *peer,
+        });
+        match end.ip() {
+            IpAddr::V6(ip) if ip.is_unicast_link_local() => Ok((end, scope(call, companion))),
+            _ => Ok((end, 0)),
         }
     }
 

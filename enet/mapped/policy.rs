@@ -62,7 +62,7 @@ impl Rule {
         let (network, bits) = words.next()?.split_once('/')?;
         let (first, last) = words.next()?.split_once('-')?;
         let network: IpAddr = network.parse().ok()?;
-        // IPv4 peers are compared in IPv4 form, so this rule would be about nobody.
+        // IPv4 peers are compared in IPv4 form, so this rule would match no peer.
         if network.to_canonical() != network {
             return None;
         }

@@ -21,6 +21,15 @@ pub struct Peers {
     last: u16,
 }
 
+/// Returns the number of bits of an address.
+fn width_of(address: IpAddr) -> u8 {
+    if address.is_ipv4() {
+        32
+    } else {
+        128
+    }
+}
+
 impl FromStr for Peers {
     type Err = Error;
 
@@ -56,11 +65,11 @@ impl FromStr for Peers {
             _ if place.is_empty() => (Ipv4Addr::UNSPECIFIED.into(), 0),
             Some((network, bits)) => (network.parse()?, bits.parse()?),
             None => {
-                let address: IpAddr = place.parse()?;
-                (address, if address.is_ipv4() { 32 } else { 128 })
+                let address = place.parse()?;
+                (address, width_of(address))
             }
         };
-        let width = if network.is_ipv4() { 32 } else { 128 };
+        let width = width_of(network);
         ensure!(bits <= width, "the address has {width} bits");
         let (first, last) = match ports.map(|ports| ports.split_once('-').unwrap_or((ports, ports)))
         {
