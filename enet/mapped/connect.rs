@@ -65,13 +65,13 @@ pub(super) fn connect<M: Mapped>(
         M::look_at_listener(call, companion);
         settle(call, companion);
         match companion.record.phase() {
-            // When `io_uring` is woken, it calls `connect` again. It takes the attempt as still in
-            // progress only if the call returns `EINPROGRESS`.
+            // When `io_uring` is woken, it calls `connect` again without blocking. It takes the
+            // attempt as still in progress only if the call returns `EINPROGRESS`.
             Phase::Tcp | Phase::Fallback
                 if is_connecting(call.sock().tcp_state()) && companion.record.take_switch() =>
             {
                 return match call.connect(name, nonblocking) {
-                    Err(EALREADY) => Err(EINPROGRESS),
+                    Err(EALREADY) if nonblocking => Err(EINPROGRESS),
                     other => other,
                 };
             }
@@ -79,7 +79,8 @@ pub(super) fn connect<M: Mapped>(
             Phase::Listening => return call.connect(name, nonblocking),
             Phase::Asking | Phase::Connecting => {
                 let woken = companion.sock().shared().asking.take_woken();
-                let pending = if woken { EINPROGRESS } else { EALREADY };
+                let is_again = woken && nonblocking;
+                let pending = if is_again { EINPROGRESS } else { EALREADY };
                 return finish(call, nonblocking, pending);
             }
             Phase::Esp if companion.record.tell() => return Err(EISCONN),
@@ -329,6 +330,8 @@ fn finish<M: Mapped>(call: &StreamCall<'_, M>, nonblocking: bool, pending: Error
             Ok(())
         }
         Ok(_) => finish_by_tcp(call, companion, &mut left, pending),
+        // What has happened since the call began has woken others, so their calls report it.
+        Err(EAGAIN) if nonblocking => return Err(pending),
         Err(EAGAIN) => Err(pending),
         Err(error) => Err(error),
     };

@@ -32,6 +32,7 @@ scenarios! {
     direct mapped_first_connection_ignores_forged_answers = forged;
     direct mapped_connect_that_waits_for_a_host_is_interrupted = interrupted;
     direct mapped_connect_that_waits_for_a_host_ends_as_tcp_does = ends_alike;
+    direct mapped_connect_that_blocks_after_the_answer_reports_an_earlier_call = blocks_later;
     direct mapped_connect_whose_syn_is_in_flight_ends_as_tcp_does = syn_in_flight;
     direct mapped_socket_closed_while_it_waits_for_a_host_leaves_nothing = closed;
     direct mapped_wait_for_a_host_ends_without_a_further_call = abandoned;
@@ -419,6 +420,19 @@ fn ends_alike(lab: &Lab) -> Outcome {
     ensure!(plain == mapped, "TCP: {plain:?}, mapped: {mapped:?}");
     ensure!(lab.a.counter("MappedWaits")? >= 5, "nothing has waited");
     Ok(())
+}
+
+/// The answer would wake a ring, whose next call expects `EINPROGRESS`. A call that blocks does not.
+fn blocks_later(lab: &Lab) -> Outcome {
+    let wire = patient(lab)?;
+    let client = attempt(lab, 99, 818)?;
+    wire.send(&answer(lab, NOBODY, asked(&wire)?))?;
+    lab.a.await_counter("EdpInAnswers", 1)?;
+    client.set_nonblocking(false)?;
+    client.set_timeout(libc::SO_SNDTIMEO, Duration::from_millis(20))?;
+    let to = internet([10, 0, 0, 99], 818);
+    refused(client.connect_bytes(&to), libc::EALREADY, "connect again")?;
+    counted(lab, &[("EspActiveOpens", 1), ("MappedWaits", 1)])
 }
 
 /// The station answers a query, so ESP's SYN is sent. It does not answer the SYN.
