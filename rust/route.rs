@@ -183,12 +183,12 @@ pub(crate) fn resolve(device: &Device, ip: IpAddr) {
     }
 }
 
-/// Sends the host with IPv6 address `ip` on `device` a solicitation from `source`. From it the host
-/// learns which Ethernet address `source` has. The core's own solicitations come from the
-/// link-local address, unless a packet waits for the answer. As in the core, `source` must be an
-/// address of `device` that is known to be unique; otherwise nothing is sent. Does nothing for
-/// IPv4, whose requests come from an address of the destination's network. Must be called in
-/// process context.
+/// Sends the neighbour with IPv6 address `ip` on `device` a solicitation from `source`, to the
+/// neighbour alone. From it the neighbour learns which Ethernet address `source` has. The core's
+/// own solicitations come from the link-local address, unless a packet waits for the answer. As in
+/// the core, `source` must be an address of `device` that is known to be unique; otherwise nothing
+/// is sent. Does nothing for IPv4, whose requests come from an address of the destination's
+/// network. Must be called in process context.
 pub(crate) fn introduce(device: &Device, ip: IpAddr, source: IpAddr) {
     if let (IpAddr::V6(ip), IpAddr::V6(source)) = (ip, source) {
         // SAFETY: The device is valid, and the function reads the 16 bytes of each address. It
@@ -291,10 +291,15 @@ pub(crate) fn is_own(device: &Device, ip: IpAddr) -> bool {
     match ip {
         // SAFETY: The device is valid. The function may be called in any context.
         IpAddr::V4(ip) => unsafe { bindings::inet_is_own(device.as_ptr(), word(ip)) },
-        // SAFETY: The device is valid, and the function reads the 16 bytes of the address. It may
-        // be called in any context.
-        IpAddr::V6(ip) => unsafe { bindings::inet6_is_own(device.as_ptr(), ip.octets().as_ptr()) },
+        IpAddr::V6(ip) => is_own6(device, ip, false),
     }
+}
+
+/// Works like [`is_own`] for IPv6. If `strict` is set, only addresses of `device` itself count.
+fn is_own6(device: &Device, ip: Ipv6Addr, strict: bool) -> bool {
+    // SAFETY: The device is valid, and the function reads the 16 bytes of the address. It may be
+    // called in any context.
+    unsafe { bindings::inet6_is_own(device.as_ptr(), ip.octets().as_ptr(), strict) }
 }
 
 impl RawSock {
@@ -365,8 +370,10 @@ impl RawSock {
         let section = rcu::Read::enter();
         let device = route.device(&section);
         // The look-up of an IPv4 route fails for the source address of another host, to which a
-        // transparent proxy may bind. That of an IPv6 route succeeds.
-        if source.is_ipv6() && !is_own(device, source) {
+        // transparent proxy may bind. That of an IPv6 route succeeds. The host does not answer
+        // solicitations of an IPv6 address that another of its devices has, so the destination
+        // could not learn the Ethernet address.
+        if matches!(source, IpAddr::V6(source) if !is_own6(device, source, true)) {
             return Err(NoHop::NotOnLink);
         }
         let ifindex = device.index();

@@ -59,8 +59,6 @@ pub(super) struct Wait {
     pub(super) awaited: Awaited,
     /// The device that leads to the host.
     ifindex: u32,
-    /// The local address of the connection.
-    source: IpAddr,
     /// The time at which the wait ends, in nanoseconds.
     pub(super) until: u64,
     pub(super) ends: esp::Mapped,
@@ -80,10 +78,6 @@ impl Wait {
         if let Awaited::Neighbour(ip) = self.awaited {
             let section = rcu::Read::enter();
             if let Some(device) = Device::find(net, self.ifindex, &section) {
-                // One solicitation is enough for all the connections that wait for the neighbour.
-                if !route::is_resolving(device, ip) {
-                    route::introduce(device, ip, self.source);
-                }
                 route::resolve(device, ip);
             }
         }
@@ -102,12 +96,18 @@ pub(super) enum Course {
 pub(super) struct Query {
     to: Address,
     nonce: Nonce,
+    /// The IP addresses of the host and of this host, which ESP's SYN will name.
+    ip: IpAddr,
+    source: IpAddr,
 }
 
 impl Query {
+    /// Sends the query, and tells the host this host's address. The neighbour may have been
+    /// resolved for another address of this host.
     pub(super) fn send(self, net_state: &NetState, net: &Net) {
         let section = rcu::Read::enter();
         if let Some(device) = Device::find(net, self.to.ifindex, &section) {
+            route::introduce(device, self.ip, self.source);
             control::ask(device, self.nonce, self.to.mac, net_state);
         }
     }
@@ -213,9 +213,18 @@ impl Candidate {
         Ok(Wait {
             awaited: Awaited::Neighbour(self.to),
             ifindex,
-            source,
             until: deadlines.neighbour,
             ends: self.ends(source),
+        })
+    }
+
+    /// Returns the wait for an answer of the host at `hop`, which ends at the time `until`.
+    fn await_answer(&self, hop: &Hop, until: u64) -> Course {
+        Course::Wait(Wait {
+            awaited: Awaited::Answer(hop.mac),
+            ifindex: hop.ifindex,
+            until,
+            ends: self.ends(hop.source),
         })
     }
 
@@ -245,35 +254,41 @@ impl Candidate {
         let Some(device) = device.filter(|device| usable(device).is_ok()) else {
             return Err(Statistic::MappedTcpRoute);
         };
+        let is_resolved = deadlines.neighbour != 0 && deadlines.answer == 0;
         // An attempt waits for an answer only once, even if the cache evicts the host's entry
         // during the wait.
         let known = match deadlines.answer {
             0 => net_state.edp_peers.await_answer(&peer, self.patience),
             _ => net_state.edp_peers.look_up(&peer),
         };
-        *query = known.query().map(|nonce| Query { to: peer, nonce });
-        if query.is_some() {
-            // The host learns the address that ESP's SYN will name. The neighbour may have been
-            // resolved for another address of this host.
-            route::introduce(device, self.to, hop.source);
-        }
-        let ends = self.ends(hop.source);
-        match known {
+        *query = known.query().map(|nonce| Query {
+            to: peer,
+            nonce,
+            ip: self.to,
+            source: hop.source,
+        });
+        let course = match known {
             Known::Answer(told, _) if told.mapped && (told.mapped_v6 || self.to.is_ipv4()) => {
-                return Ok(Course::Open(Plan { to: peer, ends }))
+                Course::Open(Plan {
+                    to: peer,
+                    ends: self.ends(hop.source),
+                })
             }
             Known::Answer(..) => return Err(Statistic::MappedTcpPeer),
-            Known::Wait(until, _) => deadlines.answer = until,
-            Known::Query(_) | Known::Nothing if timer::now() < deadlines.answer => {}
+            Known::Wait(until, _) => {
+                deadlines.answer = until;
+                self.await_answer(hop, until)
+            }
+            Known::Query(_) | Known::Nothing if timer::now() < deadlines.answer => {
+                self.await_answer(hop, deadlines.answer)
+            }
             Known::Query(_) | Known::Nothing => return Err(Statistic::MappedTcpUnknown),
+        };
+        if is_resolved && query.is_none() {
+            // The host's neighbour table may lack this host, as this host's table lacked the host.
+            route::introduce(device, self.to, hop.source);
         }
-        Ok(Course::Wait(Wait {
-            awaited: Awaited::Answer(hop.mac),
-            ifindex: hop.ifindex,
-            source: hop.source,
-            until: deadlines.answer,
-            ends,
-        }))
+        Ok(course)
     }
 }
 

@@ -422,7 +422,8 @@ fn ends_alike(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// The answer would wake a ring, whose next call expects `EINPROGRESS`. A call that blocks does not.
+/// The answer would wake a ring, whose next call expects `EINPROGRESS`. A call that blocks expects
+/// `EALREADY`.
 fn blocks_later(lab: &Lab) -> Outcome {
     let wire = patient(lab)?;
     let client = attempt(lab, 99, 818)?;

@@ -154,7 +154,26 @@ fn ipsec_at_the_client(lab: &Lab) -> Outcome {
     same(lab.a.counter("MappedTcpRoute")?, 1, "left to TCP")?;
     xfrm("policy flush")?;
     carried(lab, &listener, 829, true)?;
-    Ok(())
+    let client = stream(&lab.a, MAPPED.0, MAPPED.1)?;
+    let to = internet([10, 0, 0, 2], 829);
+    waits_for_keys(lab, &client, &to, "src 10.0.0.1 dst 10.0.0.2")
+}
+
+/// Checks that TCP carries the connection of `client` to `to` while a policy of host a for these
+/// addresses has no keys yet, and the core keeps packets until it has.
+pub fn waits_for_keys(lab: &Lab, client: &Socket, to: &[u8], addresses: &str) -> Outcome {
+    let host = &lab.a.namespace;
+    let before = lab.a.counter("MappedTcpRoute")?;
+    let drops = "/proc/sys/net/core/xfrm_larval_drop";
+    host.within(|| fs::write(drops, "0"))?.context(drops)?;
+    let out = format!("{addresses} dir out");
+    host.ip(&format!(
+        "xfrm policy add {out} tmpl proto esp mode transport\n"
+    ))?;
+    client.set_nonblocking(true)?;
+    refused(client.connect_bytes(to), libc::EINPROGRESS, "connect")?;
+    same(lab.a.counter("MappedTcpRoute")?, before + 1, "left to TCP")?;
+    host.ip(&format!("xfrm policy del {out}\n"))
 }
 
 /// Returns a mapped listener of `host` that is bound to the device or VRF named `device`, or to

@@ -7,6 +7,7 @@ use std::net::Ipv6Addr;
 
 use super::error_queue::has;
 use super::mapped_first::{answer, asked};
+use super::mapped_objections::waits_for_keys;
 use guest::address::{internet, internet6, IPPROTO_ENET};
 use guest::lab::NOBODY;
 use guest::mapped::{
@@ -18,6 +19,7 @@ use guest::prelude::*;
 scenarios! {
     direct mapped_v6_connections_have_the_names_of_tcp = names;
     direct mapped_v6_first_connection_resolves_the_neighbour = resolves;
+    direct mapped_v6_first_connection_solicits_the_host_once_and_alone = solicits;
     direct mapped_v6_listeners_take_what_those_of_tcp_take = listeners;
     direct mapped_v6_destinations_that_tcp_decides_about = left_to_tcp;
     direct mapped_v6_connections_behind_a_gateway_or_ipsec_use_tcp = routes;
@@ -153,6 +155,45 @@ fn resolves(lab: &Lab) -> Outcome {
     same(&names[1], &names[0], "names")
 }
 
+/// Returns the solicitations from `source`: the neighbour that each one asks for, and the Ethernet
+/// address that it was sent to.
+fn solicitations(wire: &PacketSocket, source: Ipv6Addr) -> Vec<(Ipv6Addr, [u8; 6])> {
+    const ICMPV6: u8 = 58;
+    const SOLICITATION: u8 = 135;
+    let mut frame = [0; 4096];
+    let mut found = Vec::new();
+    while let Ok(length) = wire.take(&mut frame) {
+        let frame = &frame[..length];
+        let has = |at: usize, bytes: &[u8]| frame.get(at..at + bytes.len()) == Some(bytes);
+        if has(20, &[ICMPV6]) && has(22, &source.octets()) && has(54, &[SOLICITATION]) {
+            let target: Option<&[u8; 16]> = frame.get(62..).and_then(|rest| rest.first_chunk());
+            found.extend(
+                target
+                    .zip(frame.first_chunk())
+                    .map(|(ip, to)| (Ipv6Addr::from(*ip), *to)),
+            );
+        }
+    }
+    found
+}
+
+fn solicits(lab: &Lab) -> Outcome {
+    const ETH_P_IPV6: u16 = 0x86dd;
+    prepare(lab)?;
+    let wire = lab.b.packets(ETH_P_IPV6)?;
+    let client = stream(&lab.a, SIX.0, SIX.1)?;
+    client.set_nonblocking(true)?;
+    let to_nobody = client.connect_bytes(&name("fd00::77", 725, 0)?);
+    refused(to_nobody, libc::EINPROGRESS, "connect")?;
+    let listener = listener(&lab.b, SIX, 725, 4)?;
+    let client = dial(&lab.a, SIX, &name("fd00::2", 725, 0)?)?;
+    carried(&client, &listener.accept(0)?.0, true)?;
+    // The core has solicited both from the link-local address.
+    let wanted = vec![("fd00::2".parse()?, lab.b.mac)];
+    let seen = solicitations(&wire, "fd00::1".parse()?);
+    same(seen, wanted, "solicitations")
+}
+
 fn listeners(lab: &Lab) -> Outcome {
     prepare(lab)?;
     make_known(lab)?;
@@ -275,7 +316,14 @@ fn routes(lab: &Lab) -> Outcome {
     let policy = "src fd00::/64 dst fd00::/64 dir out action allow";
     (lab.b.namespace).ip(&format!("xfrm policy add {policy}\n"))?;
     connect("fd00::2", false)?;
-    (lab.b.namespace).ip("xfrm policy flush\n")
+    (lab.b.namespace).ip("xfrm policy flush\n")?;
+    let client = stream(&lab.a, SIX.0, SIX.1)?;
+    waits_for_keys(
+        lab,
+        &client,
+        &name("fd00::2", 750, 0)?,
+        "src fd00::1 dst fd00::2",
+    )
 }
 
 fn stranger(lab: &Lab) -> Outcome {
