@@ -39,6 +39,7 @@ pub mod processor;
 pub mod program;
 pub mod raw_calls;
 pub mod relay;
+pub mod setting;
 pub mod socket;
 pub mod stamps;
 pub mod station;

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Pins the calling thread, and the threads that it starts later, to a processor. Also counts the
-//! frames that each processor receives.
+//! Pins the calling thread, and the threads that it starts later, to a processor, or switches the
+//! other processors off. Also counts the frames that each processor receives.
+
+use std::path::Path;
 
 use nix::sched::{sched_getcpu, sched_setaffinity, CpuSet};
 use nix::unistd::Pid;
 
 use crate::prelude::*;
+use crate::setting::Setting;
 
 /// Moves the thread to `processor`.
 pub fn run_on(processor: usize) -> Result<()> {
@@ -18,6 +21,20 @@ pub fn run_on(processor: usize) -> Result<()> {
 /// Pins the thread to its current processor.
 pub fn stay() -> Result<()> {
     run_on(sched_getcpu()?)
+}
+
+/// Switches off all processors but the first, until the value is dropped. Frames that different
+/// processors handle can overtake each other: a tunnel queues what it receives on the processor
+/// that receives it. A pinned thread does not prevent this, since timers may expire elsewhere.
+///
+/// # Errors
+/// If a processor cannot be switched off.
+pub fn alone() -> Result<Vec<Setting>> {
+    (1..)
+        .map(|number| format!("/sys/devices/system/cpu/cpu{number}/online"))
+        .take_while(|switch| Path::new(switch).exists())
+        .map(|switch| Setting::set(switch, 0))
+        .collect()
 }
 
 /// Returns whether softirqs run in tasks. A thread that such a task wakes may preempt the task on

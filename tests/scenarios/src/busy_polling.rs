@@ -4,6 +4,7 @@
 
 use guest::device::await_carrier;
 use guest::prelude::*;
+use guest::setting::Setting;
 
 scenarios! {
     direct reader_of_a_stream_polls_the_device = |lab| polls(lab, &stream(lab)?, receive);
@@ -53,25 +54,6 @@ fn polled(host: &Host) -> Result<u64> {
     Ok(value.parse()?)
 }
 
-/// A guard that sets `net.core.busy_poll` while it exists. Only with this setting does `poll` poll
-/// a device.
-struct Sysctl;
-
-impl Sysctl {
-    const FILE: &str = "/proc/sys/net/core/busy_poll";
-
-    fn set() -> Result<Self> {
-        std::fs::write(Self::FILE, LONG.to_string())?;
-        Ok(Sysctl)
-    }
-}
-
-impl Drop for Sysctl {
-    fn drop(&mut self) {
-        let _ = std::fs::write(Self::FILE, "0");
-    }
-}
-
 /// Sends a byte back and forth until the reader of `far` has received a frame by polling. If a
 /// frame arrives before the reader waits, a softirq receives it instead, and another round is
 /// needed.
@@ -84,7 +66,8 @@ fn polls(lab: &Lab, [near, far]: &[Socket; 2], wait: Wait) -> Outcome {
         .namespace
         .run("ethtool", &["-K", "eth0", "gro", "on"])?;
     await_carrier(&lab.b.namespace, "eth0")?;
-    let _sysctl = Sysctl::set()?;
+    // Only with this setting does `poll` poll a device.
+    let _setting = Setting::set("/proc/sys/net/core/busy_poll", LONG)?;
     same(polled(&lab.b)?, 0, "polled without SO_BUSY_POLL")?;
     far.set_so(libc::SO_BUSY_POLL, LONG)?;
     let answer = || {

@@ -17,11 +17,11 @@ const KEYS: [&str; 2] = [
 /// Bytes that must not appear on the wire.
 const SECRET: &[u8] = b"nobody but the two of us reads this";
 
-/// Sets up `host`'s end of the secured channel, with a replay window of `window` frames.
-fn secure(host: &Host, other: &Host, [own, others]: [&str; 2], window: u32) -> Result<()> {
+/// Sets up `host`'s end of the secured channel.
+fn secure(host: &Host, other: &Host, [own, others]: [&str; 2]) -> Result<()> {
     let far = print_mac(other.mac);
     host.namespace.ip(&format!(
-        "link add link eth0 sec0 type macsec port 1 encrypt on validate strict replay on window {window}\n\
+        "link add link eth0 sec0 type macsec port 1 encrypt on validate strict replay on window 0\n\
          macsec add sec0 tx sa 0 pn 1 on key 00 {own}\n\
          macsec add sec0 rx port 1 address {far}\n\
          macsec add sec0 rx port 1 address {far} sa 0 pn 1 on key 01 {others}\n\
@@ -30,14 +30,14 @@ fn secure(host: &Host, other: &Host, [own, others]: [&str; 2], window: u32) -> R
 }
 
 /// Sets up both ends of the secured channel: the device `sec0` of either host.
-pub fn secure_both(lab: &Lab, window: u32) -> Outcome {
+pub fn secure_both(lab: &Lab) -> Outcome {
     let [one, other] = KEYS;
-    secure(&lab.a, &lab.b, [one, other], window)?;
-    secure(&lab.b, &lab.a, [other, one], window)
+    secure(&lab.a, &lab.b, [one, other])?;
+    secure(&lab.b, &lab.a, [other, one])
 }
 
 fn hides(lab: &Lab) -> Outcome {
-    secure_both(lab, 0)?;
+    secure_both(lab)?;
     let near = Device::ready(&lab.a.namespace, "sec0")?;
     let far = Device::ready(&lab.b.namespace, "sec0")?;
     let wire = lab.b.packets(ETH_P_ALL)?;

@@ -11,6 +11,7 @@ use nix::sched::{unshare, CloneFlags};
 use guest::harness::well_in_process;
 use guest::knobs::{path, write, DIRECTORY};
 use guest::prelude::*;
+use guest::setting::Setting;
 
 scenarios! {
     guest sysctl_names_and_defaults = defaults;
@@ -53,30 +54,9 @@ fn core(name: &str) -> Result<u32> {
     text.trim().parse().context("a number of bytes")
 }
 
-/// A setting of `net.core` that the scenario has changed. It is restored when this value is
-/// dropped.
-struct CoreSetting {
-    path: String,
-    before: u32,
-}
-
-impl CoreSetting {
-    fn set(name: &str, value: u32) -> Result<Self> {
-        let setting = Self {
-            path: format!("/proc/sys/net/core/{name}"),
-            before: core(name)?,
-        };
-        fs::write(&setting.path, value.to_string()).context(name.to_owned())?;
-        Ok(setting)
-    }
-}
-
-impl Drop for CoreSetting {
-    fn drop(&mut self) {
-        if let Err(error) = fs::write(&self.path, self.before.to_string()) {
-            note(&format!("{} cannot be restored: {error}", self.path));
-        }
-    }
+/// Sets `net.core.NAME` of the initial namespace.
+fn set_core(name: &str, bytes: u32) -> Result<Setting> {
+    Setting::set(format!("/proc/sys/net/core/{name}"), bytes)
 }
 
 fn defaults() -> Outcome {
@@ -113,7 +93,7 @@ fn defaults() -> Outcome {
             same(has, expected as i32, &format!("a socket's {name}"))
         };
         same(usual)?;
-        let setting = CoreSetting::set(&format!("{core_name}_default"), usual - 4096)?;
+        let setting = set_core(&format!("{core_name}_default"), usual - 4096)?;
         same(usual - 4096).context("with another default of the core's")?;
         knobs.set(name, usual - 8192)?;
         same(usual - 8192)?;
@@ -178,7 +158,7 @@ fn ranges() -> Outcome {
         let least = socket.so(option)? as u32;
         let most = core(&format!("{core_name}_max"))?;
         spans(knobs, name, least, most)?;
-        let _setting = CoreSetting::set(&format!("{core_name}_max"), most - 4096)?;
+        let _setting = set_core(&format!("{core_name}_max"), most - 4096)?;
         spans(knobs, name, least, most - 4096).context("with a lower limit of the core's")?;
     }
     Ok(())
