@@ -7,8 +7,8 @@ use std::fmt::Display;
 use crate::harness::remark;
 use crate::prelude::*;
 
-/// A file below `/proc/sys` or `/sys` that the scenario has changed. Dropping the value restores the
-/// file.
+/// A file below `/proc/sys` or `/sys` that the scenario has changed. Dropping the value restores
+/// the file.
 pub struct Setting {
     path: String,
     before: String,
