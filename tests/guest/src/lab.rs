@@ -505,6 +505,24 @@ impl Lab {
         Ok(())
     }
 
+    /// Gives each host an IPv6 address: `a` fd00::1 and `b` fd00::2. Each has a permanent entry for
+    /// the other, and for the station fd00::63, which does not exist.
+    ///
+    /// # Errors
+    /// If the kernel refuses an address.
+    pub fn give_ip6_addresses(&self) -> Result<()> {
+        for (host, own, other, far) in [(&self.a, 1, 2, self.b.mac), (&self.b, 2, 1, self.a.mac)] {
+            (host.namespace).ip(&format!(
+                "address add fd00::{own}/64 dev {DEVICE} nodad\n\
+                 neigh add fd00::{other} lladdr {} dev {DEVICE} nud permanent\n\
+                 neigh add fd00::63 lladdr {} dev {DEVICE} nud permanent\n",
+                print_mac(far),
+                print_mac(NOBODY)
+            ))?;
+        }
+        Ok(())
+    }
+
     /// Waits until no socket of the module is left on either host.
     ///
     /// # Errors

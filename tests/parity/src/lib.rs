@@ -62,7 +62,7 @@ pub enum Family {
     Inet,
     /// The family of the module's protocols: ESP, EDP.
     Enet,
-    /// The family `AF_INET` with the protocol `IPPROTO_ENET`: streams that the module carries.
+    /// An Internet family with the protocol `IPPROTO_ENET`: streams that the module carries.
     Mapped,
 }
 
@@ -160,8 +160,8 @@ macro_rules! behaviours {
 }
 pub(crate) use behaviours;
 
-/// Returns all behaviours as scenarios. Behaviours of streams occur a second time, for mapped
-/// sockets.
+/// Returns all behaviours as scenarios. Behaviours of streams occur again for each [`Path`] of
+/// mapped sockets.
 pub fn all() -> Vec<&'static Scenario> {
     comparisons().map(Comparison::scenario).collect()
 }
@@ -174,7 +174,7 @@ fn comparisons() -> impl Iterator<Item = Comparison> {
             .copied()
             .flatten()
     };
-    let paths = [Path::Tcp, Path::Esp].into_iter();
+    let paths = [Path::Tcp, Path::Esp, Path::Esp6].into_iter();
     let mapped = paths.flat_map(move |path| own().filter_map(move |one| mapped(one, path)));
     let own = own().map(|behaviour| Comparison {
         name: behaviour.name.into(),
@@ -185,13 +185,15 @@ fn comparisons() -> impl Iterator<Item = Comparison> {
     own.chain(mapped)
 }
 
-/// The protocol that carries the connections of mapped sockets.
+/// The protocols of the connections of mapped sockets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Path {
     /// TCP, because the hosts do not use ESP.
     Tcp,
     /// ESP, because each host knows that the other one accepts it.
     Esp,
+    /// ESP, for sockets of IPv6.
+    Esp6,
 }
 
 /// Returns the comparison of the stream behaviour `behaviour` over TCP and over mapped sockets.
@@ -201,12 +203,13 @@ fn mapped(behaviour: &'static Behaviour, path: Path) -> Option<Comparison> {
     if behaviour.kind != Kind::Stream {
         return None;
     }
-    if path == Path::Esp && mapped::WITHOUT_CALLS.contains(&name) {
+    if path != Path::Tcp && mapped::WITHOUT_CALLS.contains(&name) {
         return None;
     }
     let (name, differences) = match path {
         Path::Tcp => (format!("mapped_tcp_{name}"), &[][..]),
         Path::Esp => (format!("mapped_esp_{name}"), mapped::differences(name)),
+        Path::Esp6 => (format!("mapped_esp6_{name}"), mapped::differences(name)),
     };
     Some(Comparison {
         name,
@@ -245,7 +248,8 @@ impl Work for Comparison {
         };
         let Some(path) = self.path else {
             let lab = lab()?;
-            compare(&lab, kind, play, self.differences)?;
+            let family = Family::Enet;
+            compare([&lab, &lab], (kind, family, false), play, self.differences)?;
             return lab.await_no_sockets();
         };
         let (tcp, mapped) = (lab()?, lab()?);
@@ -255,9 +259,17 @@ impl Work for Comparison {
                     Knobs(&host.namespace).set("mapped", 0)?;
                 }
             }
-            Path::Esp => make_known(&mapped)?,
+            Path::Esp | Path::Esp6 => make_known(&mapped)?,
         }
-        compare_mapped([&tcp, &mapped], play, self.differences)?;
+        let v6 = path == Path::Esp6;
+        if v6 {
+            tcp.give_ip6_addresses()?;
+            mapped.give_ip6_addresses()?;
+        }
+        // Each of the two kinds of sockets has a lab of its own, since TCP keeps a port in use
+        // after its connection has ended.
+        let sides = (Kind::Stream, Family::Mapped, v6);
+        compare([&tcp, &mapped], sides, play, self.differences)?;
         mapped.await_no_sockets()
     }
 }
@@ -290,33 +302,21 @@ impl Play {
     }
 }
 
-/// Runs a behaviour on both sides, one after the other in the same lab, and compares the traces.
+/// Runs a behaviour on both sides, one after the other, and compares the traces. Each side has a
+/// lab, which may be the same. The sides are those of the kind, of the Internet family and the
+/// given one, and of IPv6 if the last is set.
 ///
 /// # Errors
 /// If a call fails that must succeed on both sides, or the traces do not differ as declared.
-fn compare(lab: &Lab, kind: Kind, play: Play, differences: &[Difference]) -> Outcome {
-    compare_with([lab, lab], kind, Family::Enet, play, differences)
-}
-
-/// Works like [`compare`], but for TCP and mapped sockets. Each of the two kinds of sockets has a
-/// lab of its own, since TCP keeps a port in use after its connection has ended.
-///
-/// # Errors
-/// The errors of [`compare`].
-fn compare_mapped(labs: [&Lab; 2], play: Play, differences: &[Difference]) -> Outcome {
-    compare_with(labs, Kind::Stream, Family::Mapped, play, differences)
-}
-
-fn compare_with(
+fn compare(
     [first, second]: [&Lab; 2],
-    kind: Kind,
-    family: Family,
+    (kind, family, v6): (Kind, Family, bool),
     play: Play,
     differences: &[Difference],
 ) -> Outcome {
     let run = |lab, family| -> anyhow::Result<Vec<(String, String)>> {
         let trace = Trace::default();
-        let side = Side::new(lab, family, kind);
+        let side = Side::new(lab, family, kind, v6);
         let outcome = play
             .on(&side, &trace)
             .with_context(|| format!("over {}", side.name()));

@@ -6,7 +6,6 @@ use std::net::Ipv4Addr;
 
 use super::Family;
 use crate::prelude::*;
-use guest::address::internet;
 use guest::socket::interface_index;
 
 /// The name of the second device on both hosts.
@@ -38,6 +37,9 @@ impl<'a> SecondWire<'a> {
                 host.namespace.set_up(index)?;
                 let address = Ipv4Addr::new(10, 0, 1, last);
                 host.namespace.add_address(index, address, 24)?;
+                (host.namespace).ip(&format!(
+                    "address add fd00:0:0:1::{last}/64 dev {SECOND} nodad\n"
+                ))?;
             }
             for host in [a, b] {
                 host.namespace.await_carrier(index(host)??)?;
@@ -57,7 +59,7 @@ impl<'a> SecondWire<'a> {
     /// Returns the address of `port` at `b`'s second device, for binding.
     pub fn here_b(&self, port: u16) -> Vec<u8> {
         match self.side.family {
-            Family::Inet | Family::Mapped => internet([10, 0, 1, 2], port),
+            Family::Inet | Family::Mapped => self.side.internet(1, 2, port),
             Family::Enet => Self::enet(port, self.b, [0; 6]),
         }
     }
@@ -65,7 +67,7 @@ impl<'a> SecondWire<'a> {
     /// Returns the address of `port` at `b`'s second device, as `a` sees it.
     pub fn far(&self, port: u16) -> Vec<u8> {
         match self.side.family {
-            Family::Inet | Family::Mapped => internet([10, 0, 1, 2], port),
+            Family::Inet | Family::Mapped => self.side.internet(1, 2, port),
             Family::Enet => Self::enet(port, self.a, [2, 0, 0, 0, 0, 0x12]),
         }
     }

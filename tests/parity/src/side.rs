@@ -6,8 +6,9 @@
 use anyhow::{Context, Result};
 
 use super::{Family, Kind};
-use guest::address::{internet, Address, AF_ENET, IPPROTO_ENET};
+use guest::address::{internet, internet6, Address, AF_ENET, IPPROTO_ENET};
 use guest::lab::{Host, Lab};
+use guest::mapped::far6;
 use guest::socket::Socket;
 
 /// The queueing discipline of a wire that loses every frame.
@@ -27,12 +28,20 @@ pub struct Side<'a> {
     /// between them.
     pub family: Family,
     kind: Kind,
+    /// Whether the streams of the Internet families are of IPv6.
+    v6: bool,
 }
 
 impl<'a> Side<'a> {
-    /// Makes the side `family` of a behaviour of `kind`.
-    pub fn new(lab: &'a Lab, family: Family, kind: Kind) -> Self {
-        Self { lab, family, kind }
+    /// Makes the side `family` of a behaviour of `kind`. If `v6` is set, the sockets of the
+    /// Internet families are of IPv6.
+    pub fn new(lab: &'a Lab, family: Family, kind: Kind, v6: bool) -> Self {
+        Self {
+            lab,
+            family,
+            kind,
+            v6,
+        }
     }
 
     /// Returns the protocol's name.
@@ -53,6 +62,7 @@ impl<'a> Side<'a> {
     pub fn numbers(&self) -> (i32, i32, i32) {
         let family = match self.family {
             Family::Inet if self.is_local() => libc::AF_UNIX,
+            Family::Inet | Family::Mapped if self.v6 => libc::AF_INET6,
             Family::Inet | Family::Mapped => libc::AF_INET,
             Family::Enet => AF_ENET,
         };
@@ -120,15 +130,36 @@ impl<'a> Side<'a> {
         host.mac == self.lab.a.mac
     }
 
-    fn inet(number: u8, port: u16) -> Vec<u8> {
-        internet([10, 0, 0, number], port)
+    /// Returns the Internet address of the host with this number on the wire with this number:
+    /// 10.0.`wire`.`host`, or fd00:0:0:`wire`::`host`.
+    pub fn internet(&self, wire: u8, host: u8, port: u16) -> Vec<u8> {
+        if self.v6 {
+            let mut address = far6(host);
+            address[7] = wire;
+            internet6(address, port)
+        } else {
+            internet([10, 0, wire, host], port)
+        }
+    }
+
+    fn inet(&self, host: &Host, port: u16) -> Vec<u8> {
+        self.internet(0, if self.is_a(host) { 1 } else { 2 }, port)
+    }
+
+    /// Returns the bytes of the network or Ethernet address in an address that the kernel wrote.
+    pub fn host_of<'b>(&self, name: &'b [u8]) -> &'b [u8] {
+        match self.family {
+            Family::Inet | Family::Mapped if self.v6 => &name[8..24],
+            Family::Inet | Family::Mapped => &name[4..8],
+            Family::Enet => &name[9..15],
+        }
     }
 
     /// Returns the address of `port` on `host`, for binding.
     pub fn here(&self, host: &Host, port: u16) -> Vec<u8> {
         match self.family {
             Family::Inet if self.is_local() => Self::local(port),
-            Family::Inet | Family::Mapped => Self::inet(if self.is_a(host) { 1 } else { 2 }, port),
+            Family::Inet | Family::Mapped => self.inet(host, port),
             Family::Enet => host.here(port).to_bytes().to_vec(),
         }
     }
@@ -146,6 +177,7 @@ impl<'a> Side<'a> {
     /// Returns the wildcard address with `port`, for binding.
     pub fn anywhere(&self, port: u16) -> Vec<u8> {
         match self.family {
+            Family::Inet | Family::Mapped if self.v6 => internet6([0; 16], port),
             Family::Inet | Family::Mapped => internet([0; 4], port),
             Family::Enet => Address {
                 port,
@@ -160,7 +192,7 @@ impl<'a> Side<'a> {
     pub fn address(&self, from: &Host, to: &Host, port: u16) -> Vec<u8> {
         match self.family {
             Family::Inet if self.is_local() => Self::local(port),
-            Family::Inet | Family::Mapped => Self::inet(if self.is_a(to) { 1 } else { 2 }, port),
+            Family::Inet | Family::Mapped => self.inet(to, port),
             Family::Enet => from.to(to, port).to_bytes().to_vec(),
         }
     }
@@ -173,15 +205,18 @@ impl<'a> Side<'a> {
     /// Returns the address of a station that does not exist, as `a` sees it. Nothing ever answers.
     pub fn nobody(&self, port: u16) -> Vec<u8> {
         match self.family {
-            Family::Inet | Family::Mapped => Self::inet(99, port),
+            Family::Inet | Family::Mapped => self.internet(0, 99, port),
             Family::Enet => self.lab.a.to_nobody(port).to_bytes().to_vec(),
         }
     }
 
-    /// Returns the broadcast address with `port`, as `a` sees it.
+    /// Returns the broadcast address with `port`, as `a` sees it. Of IPv6, which has none, it is
+    /// the group of all hosts.
     pub fn everybody(&self, port: u16) -> Vec<u8> {
+        const ALL_NODES: [u8; 16] = [0xff, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
         match self.family {
-            Family::Inet | Family::Mapped => Self::inet(255, port),
+            Family::Inet | Family::Mapped if self.v6 => internet6(ALL_NODES, port),
+            Family::Inet | Family::Mapped => self.internet(0, 255, port),
             Family::Enet => {
                 let mut address = self.lab.a.to_nobody(port);
                 address.mac = [0xff; 6];

@@ -150,14 +150,7 @@ fn lines_of(lines: &str, own: u8, other: u8) -> String {
 /// Gives both hosts IPv4 and IPv6 addresses, with permanent neighbour entries.
 fn give_addresses(lab: &Lab) -> Outcome {
     lab.give_ip_addresses()?;
-    for (host, own, other, far) in [(&lab.a, 1, 2, lab.b.mac), (&lab.b, 2, 1, lab.a.mac)] {
-        host.namespace.ip(&format!(
-            "address add fd00::{own}/64 dev {DEVICE} nodad\n\
-             neigh add fd00::{other} lladdr {} dev {DEVICE} nud permanent\n",
-            print_mac(far)
-        ))?;
-    }
-    Ok(())
+    lab.give_ip6_addresses()
 }
 
 /// Sets features of a device.

@@ -234,11 +234,7 @@ fn stream_port_shared_by_two_connections(side: &Side<'_>, trace: &Trace) -> Outc
 
 fn not_here(side: &Side<'_>, trace: &Trace) -> Outcome {
     let name = match side.family {
-        Family::Inet | Family::Mapped => {
-            let mut name = side.nobody(9);
-            name[7] = 98;
-            name
-        }
+        Family::Inet | Family::Mapped => side.internet(0, 98, 9),
         Family::Enet => Address {
             port: 9,
             ifindex: 777,

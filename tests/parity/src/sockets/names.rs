@@ -3,7 +3,6 @@
 //! Addresses that calls take and return: too short, too long, of another family, or in unmapped
 //! memory.
 
-use super::super::Family;
 use crate::prelude::*;
 use guest::raw_calls::{give_name, own_name_to_nowhere, take_name, Giving, Pointer, Taking};
 
@@ -187,11 +186,8 @@ fn fresh_names(side: &Side<'_>, trace: &Trace) -> Outcome {
     trace.see("port", side.port(&own));
     // The `AF_ENET` name of an unbound socket has only zeroes except for the length of a hardware
     // address.
-    let address = match side.family {
-        Family::Inet | Family::Mapped => &own[4..8],
-        Family::Enet => &own[9..15],
-    };
-    trace.see("an address", address.iter().any(|byte| *byte != 0));
+    let has_address = side.host_of(&own).iter().any(|byte| *byte != 0);
+    trace.see("an address", has_address);
     trace.see("peer", socket.peer_name().map(drop));
     socket.bind_bytes(&side.anywhere(9))?;
     let own = socket.local_name()?;
