@@ -67,6 +67,8 @@ pub struct Scenario {
     pub needs_cards: bool,
     /// Whether the scenario needs a guest with four processors.
     pub needs_smp: bool,
+    /// Whether the scenario needs a kernel that was booted without IPv6.
+    pub needs_no_ipv6: bool,
     /// The scenario's work.
     pub body: Body,
 }
@@ -102,6 +104,7 @@ impl Scenario {
             needs_faults: false,
             needs_cards: false,
             needs_smp: false,
+            needs_no_ipv6: false,
             body,
         }
     }
@@ -134,6 +137,14 @@ impl Scenario {
     pub const fn needs_smp(self) -> Self {
         Self {
             needs_smp: true,
+            ..self
+        }
+    }
+
+    /// Returns this scenario, marked to run only in a guest without IPv6.
+    pub const fn needs_no_ipv6(self) -> Self {
+        Self {
+            needs_no_ipv6: true,
             ..self
         }
     }

@@ -174,6 +174,7 @@ impl Commands {
                 initramfs,
                 verb: &[word.to_owned()],
                 clock,
+                options: "",
                 wire,
                 shared,
                 quiet: false,

@@ -90,6 +90,7 @@ pub fn run(layout: &Layout, options: &Options) -> Result<bool> {
             initramfs: &initramfs,
             verb: &verb,
             clock: Clock::Free(2),
+            options: "",
             wire: Some(wire),
             shared: &[],
             quiet: false,

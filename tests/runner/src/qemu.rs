@@ -75,6 +75,8 @@ pub struct Boot<'a> {
     pub verb: &'a [String],
     /// The guest's processors and their clock.
     pub clock: Clock,
+    /// Options of the guest's kernel besides the usual ones; empty, or with a space at the end.
+    pub options: &'a str,
     /// The guest's end or ends of a wire, if it has network devices.
     pub wire: Option<Wire>,
     /// Directories that the guest can mount.
@@ -477,9 +479,10 @@ pub fn machine(layout: &Layout, boot: &Boot<'_>) -> Result<Command> {
     command.args([
         "-append",
         &format!(
-            "console={ports}0 loglevel={} panic=-1 slab_nomerge {}{more}{options}{PATIENCE}={} {PORTS}={ports} -- {verb}",
+            "console={ports}0 loglevel={} panic=-1 slab_nomerge {}{more}{options}{}{PATIENCE}={} {PORTS}={ports} -- {verb}",
             if boot.quiet { 3 } else { 7 },
             architecture.kernel_options(),
+            boot.options,
             layout.patience(),
             ports = architecture.serial_ports(),
         ),

@@ -29,6 +29,9 @@ const GUESTS: usize = 2;
 /// own, of at most 300 s.
 const DEADLINE: Duration = Duration::from_secs(500);
 
+/// Options of the kernel for scenarios that need one without IPv6.
+const NO_IPV6: &str = "ipv6.disable=1 ";
+
 /// Addresses of the virtio-net devices of guests with four processors.
 const VIRTIO: [&str; 2] = ["02:00:00:00:03:03", "02:00:00:00:03:04"];
 /// Addresses of the igb cards of these guests, in kernels that have the driver.
@@ -84,41 +87,52 @@ fn judge(
         free,
         smp,
         icount,
+        bare,
         left_out,
         wire,
     } = Sorted::of(layout, names)?;
     part.left_out = left_out;
     let guests = wanted.unwrap_or(GUESTS).max(1).min(free.len());
-    let [widened, counting] = [&smp, &icount].map(|names| usize::from(!names.is_empty()));
+    let [widened, counting, without] =
+        [&smp, &icount, &bare].map(|names| usize::from(!names.is_empty()));
     step::say(&format!(
-        "running {} scenarios in {guests} guests, {} in {widened} with four processors, and {} in {counting} \
-         whose clock counts instructions, with {}",
+        "running {} scenarios in {guests} guests, {} in {widened} with four processors, {} in {counting} \
+         whose clock counts instructions, and {} in {without} without IPv6, with {}",
         free.len(),
         smp.len(),
         icount.len(),
+        bare.len(),
         layout.release
     ));
-    let awaited = [&free[..], &smp, &icount].concat();
+    let awaited = [&free[..], &smp, &icount, &bare].concat();
     let results = Mutex::new(Scenarios::awaiting(awaited));
     // Guests take scenarios from the end of the list, where the long scenarios are. Long scenarios
     // thus start first, and all guests are done at about the same time.
-    let [free, smp, icount] = [free, smp, icount].map(|names| Work {
+    let [free, smp, icount, bare] = [free, smp, icount, bare].map(|names| Work {
         waiting: Mutex::new(names),
         results: &results,
     });
     // The number of guests stays the same. When a guest with four processors or a counting clock is
     // done, a guest with two processors starts in its place.
     let then = (wanted.is_none() && layout.purpose != Purpose::Debug).then_some(&free);
+    let wide = Machine {
+        clock: Clock::Free(4),
+        wire: Some(wire),
+        ..Machine::USUAL
+    };
+    let exact = Machine {
+        clock: Clock::Instructions,
+        ..Machine::USUAL
+    };
+    let no_ipv6 = Machine {
+        options: NO_IPV6,
+        ..Machine::USUAL
+    };
     let kinds = [
-        (guests, "", (Clock::Free(2), None), &free, None),
-        (widened, "-smp", (Clock::Free(4), Some(wire)), &smp, then),
-        (
-            counting,
-            "-icount",
-            (Clock::Instructions, None),
-            &icount,
-            then,
-        ),
+        (guests, "", Machine::USUAL, &free, None),
+        (widened, "-smp", wide, &smp, then),
+        (counting, "-icount", exact, &icount, then),
+        (without, "-no-ipv6", no_ipv6, &bare, None),
     ];
     let prefix = layout.prefix();
     let health: Vec<(String, Result<()>)> = thread::scope(|scope| {
@@ -131,13 +145,7 @@ fn judge(
                     let mut health = run_guests(layout, initramfs, &name, machine, work);
                     if let Some(free) = then.filter(|free| !free.is_done()) {
                         let name = format!("{name}-then");
-                        health.extend(run_guests(
-                            layout,
-                            initramfs,
-                            &name,
-                            (Clock::Free(2), None),
-                            free,
-                        ));
+                        health.extend(run_guests(layout, initramfs, &name, Machine::USUAL, free));
                     }
                     health
                 }));
@@ -168,6 +176,8 @@ struct Sorted {
     smp: Vec<String>,
     /// Scenarios that need a counting clock.
     icount: Vec<String>,
+    /// Scenarios that need a kernel without IPv6.
+    bare: Vec<String>,
     /// Scenarios that do not run, because this kernel does not support the guests for them.
     left_out: Vec<String>,
     /// The network cards of guests with four processors.
@@ -207,18 +217,24 @@ impl Sorted {
                 left_out.extend(these);
             }
         }
-        let [mut smp, mut icount] = [
+        let [mut smp, mut icount, bare] = [
             list(layout, names, &["--needs-smp"])?,
             list(layout, names, &["--needs-icount"])?,
+            list(layout, names, &["--needs-no-ipv6"])?,
         ];
         for names in [&mut free, &mut smp, &mut icount] {
             names.retain(|name| !left_out.contains(name));
         }
-        free.retain(|name| !icount.contains(name) && !smp.contains(name));
+        free.retain(|name| {
+            [&icount, &smp, &bare]
+                .iter()
+                .all(|kind| !kind.contains(name))
+        });
         Ok(Self {
             free,
             smp,
             icount,
+            bare,
             left_out,
             wire: if cards {
                 Wire::Cards {
@@ -243,6 +259,23 @@ fn list(layout: &Layout, names: &[String], options: &[&str]) -> Result<Vec<Strin
             .args(names),
     )?;
     Ok(text.lines().map(str::to_owned).collect())
+}
+
+/// How a guest that runs scenarios is made.
+#[derive(Clone)]
+struct Machine {
+    clock: Clock,
+    wire: Option<Wire>,
+    /// See [`Boot::options`].
+    options: &'static str,
+}
+
+impl Machine {
+    const USUAL: Self = Self {
+        clock: Clock::Free(2),
+        wire: None,
+        options: "",
+    };
 }
 
 /// State shared by guests of one kind.
@@ -271,7 +304,7 @@ fn run_guests(
     layout: &Layout,
     initramfs: &Path,
     name: &str,
-    (clock, wire): (Clock, Option<Wire>),
+    machine: Machine,
     work: &Work<'_>,
 ) -> Vec<(String, Result<()>)> {
     let mut health = Vec::new();
@@ -285,8 +318,9 @@ fn run_guests(
             name: &name,
             initramfs,
             verb: &verb,
-            clock,
-            wire: wire.clone(),
+            clock: machine.clock,
+            options: machine.options,
+            wire: machine.wire.clone(),
             shared: &[],
             quiet: false,
             deadline: layout.allow(DEADLINE),

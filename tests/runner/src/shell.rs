@@ -79,6 +79,7 @@ pub fn run(layout: &Layout, options: &Options) -> Result<Option<Part>> {
         initramfs: &initramfs,
         verb: &verb,
         clock: Clock::Free(2),
+        options: "",
         wire: Some(Wire::Within(MACS)),
         shared: &shared,
         quiet: true,

@@ -62,6 +62,7 @@ mod mapped_esp;
 mod mapped_first;
 mod mapped_kernel_users;
 mod mapped_listening;
+mod mapped_no_ipv6;
 mod mapped_objections;
 mod mapped_options;
 mod mapped_tcp;
@@ -110,6 +111,7 @@ pub fn all() -> Vec<&'static Scenario> {
         compat::ALL,
         mapped_tcp::ALL,
         mapped_v6::ALL,
+        mapped_no_ipv6::ALL,
         mapped_esp::ALL,
         mapped_first::ALL,
         mapped_listening::ALL,

@@ -35,6 +35,9 @@ struct Options {
     /// With --list: print only the scenarios that need a guest with four processors.
     #[arg(long, requires = "list", conflicts_with_all = ["needs_icount", "needs_faults", "needs_cards"])]
     needs_smp: bool,
+    /// With --list: print only the scenarios that need a kernel that was booted without IPv6.
+    #[arg(long, requires = "list", conflicts_with_all = ["needs_icount", "needs_faults", "needs_cards", "needs_smp"])]
+    needs_no_ipv6: bool,
     /// Play a short exchange of both protocols instead of running scenarios, and print its frames
     /// in hexadecimal.
     #[arg(long, conflicts_with = "list")]
@@ -174,6 +177,7 @@ fn main() -> ExitCode {
                 && (scenario.needs_faults || !options.needs_faults)
                 && (scenario.needs_cards || !options.needs_cards)
                 && (scenario.needs_smp || !options.needs_smp)
+                && (scenario.needs_no_ipv6 || !options.needs_no_ipv6)
         };
         for scenario in chosen.into_iter().filter(wanted) {
             println!("{}", scenario.name);
@@ -229,6 +233,7 @@ mod tests {
                 needs_faults: false,
                 needs_cards: false,
                 needs_smp: false,
+                needs_no_ipv6: false,
                 scale: None,
                 capture: false,
                 fuzz_calls: None,
