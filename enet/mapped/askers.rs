@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A list of companions that wait while their sockets connect, before a SYN of ESP or TCP is sent.
-//! (A companion is the ESP socket that shares the descriptor of a TCP socket.) Each waits for a
-//! host's answer to a query, or for a host's Ethernet address.
+//! A list of the companions whose sockets are connecting but have sent no SYN yet. (A companion is
+//! the ESP socket that shares the descriptor of a TCP socket.) Each companion waits for a host's
+//! answer to a query, or for a host's Ethernet address.
 //!
 //! The list is searched for each answer and each change of a neighbour. The length of the list is
 //! bounded, so an event wakes a bounded number of calls.
@@ -31,9 +31,9 @@ const BITS: u32 = 6;
 /// Maximum number of companions in the list.
 const MOST: u32 = 1024;
 
-/// The event that a companion waits for. The key is the same for hosts that have the same address
-/// behind different devices, and for some addresses of IPv6. So a call that is woken must check
-/// whether the event concerns its host.
+/// The event that a companion waits for. The list finds companions by a key of the event. Different
+/// hosts can have the same key, because the key lacks the device and shortens IPv6 addresses. So a
+/// call that is woken must check whether the event concerns its host.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Awaited {
     /// The answer of the host with this Ethernet address.

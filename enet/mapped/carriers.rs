@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A table with the protocol that carries each mapped socket's connection, and with the reason for
-//! the choice of the protocol.
+//! A table of mapped sockets' connections: which protocol carries each connection, and why.
 //!
-//! TCP's tables lack this information. This table keeps it under the inode number of the
-//! descriptor, from the choice of the protocol until the descriptor is closed or disconnected.
+//! TCP's tables lack this information. The key of an entry is the inode number of the descriptor.
+//! The entry exists from the choice of the protocol until the descriptor is closed or disconnected.
 
 use crate::net::errno::prelude::*;
 use crate::{esp, statistics::Statistic};

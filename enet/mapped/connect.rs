@@ -3,12 +3,12 @@
 //! Chooses the protocol for a connection that a mapped socket opens.
 //!
 //! ESP is tried if the peer is on the local Ethernet and has reported that it accepts mapped
-//! connections. If this host has not queried the peer, the attempt waits for its answer ([`plan`]).
-//! Until the choice is certain, neither protocol serves calls, because the program is still
-//! connecting. The peer may refuse ESP, or not answer for some round trips. Then TCP's SYN is sent.
+//! connections. If this host has not queried the peer, the attempt waits for the peer's answer
+//! ([`plan`]). If the peer refuses ESP's SYN, or does not answer it, TCP's SYN is sent. Until the
+//! protocol is chosen, neither protocol serves calls, because the program is still connecting.
 //!
-//! The next call on the socket (`connect`, `poll`, or another call that waits for the connection)
-//! makes each of these steps. Whatever makes a step possible wakes the calls that sleep.
+//! Only calls on the socket take these steps: `connect`, `poll`, and other calls that wait for the
+//! connection. An event that makes a step possible wakes the calls that sleep.
 
 use super::{
     carriers::Carrier,
@@ -37,13 +37,14 @@ use crate::{
 };
 use kernel::ffi::c_long;
 
-/// How often an attempt looks again at once after what it waits for has changed: from the Ethernet
-/// address to the answer, and once more in case that the address changes.
+/// Maximum number of times that one call of [`look`] examines the attempt. The second time is
+/// needed after the attempt begins to wait for the host's answer, and the third if the host's
+/// Ethernet address changes.
 const LOOKS: u32 = 3;
 
 /// Why ESP's SYN is not sent.
 enum Failure {
-    /// TCP carries the connection, for the reason that is counted.
+    /// TCP carries the connection; the statistic counts the reason.
     Tcp(Statistic),
     /// `connect` fails.
     Error(Error),
@@ -65,7 +66,7 @@ pub(super) fn connect<M: Mapped>(
         M::look_at_listener(call, companion);
         settle(call, companion);
         match companion.record.phase() {
-            // When `io_uring` is woken, it calls `connect` again without blocking. It takes the
+            // When `io_uring` is woken, it calls `connect` again without blocking. It treats the
             // attempt as still in progress only if the call returns `EINPROGRESS`.
             Phase::Tcp | Phase::Fallback
                 if is_connecting(call.sock().tcp_state()) && companion.record.take_switch() =>
@@ -97,18 +98,18 @@ pub(super) fn connect<M: Mapped>(
     let connected = match attempted {
         Err(Failure::Error(error)) => Err(error),
         Ok(()) => {
-            // Another call may wait for the answer.
+            // Sent before `finish` sleeps, because another call may wait for the answer.
             if let Some(query) = query.take() {
                 query.send(net_state, net);
             }
             let record = call.companion().map(|companion| &companion.record);
             let by_tcp = record.filter(|record| record.phase() == Phase::Tcp);
             let failed = by_tcp.is_some() && call.is_unconnected();
-            // As in TCP, a nonblocking call does not succeed even if the answer has already
-            // arrived.
+            // As in TCP, a nonblocking call returns `EINPROGRESS` even if the connection is already
+            // open.
             if nonblocking && !failed {
                 if let Some(record) = by_tcp {
-                    // The switch to TCP belongs to this call, so no later call reports it.
+                    // This call reports the switch to TCP, so no later call does.
                     record.take_switch();
                 }
                 Err(EINPROGRESS)
@@ -124,14 +125,15 @@ pub(super) fn connect<M: Mapped>(
             call.connect(name, nonblocking)
         }
     };
-    // Without delay for TCP.
+    // Sent last, so that the query does not delay TCP's SYN.
     if let Some(query) = query {
         query.send(net_state, net);
     }
     connected
 }
 
-/// Sends ESP's SYN, or begins to wait for the host. `query` is then the query that is due.
+/// Sends ESP's SYN, or begins to wait for the host. If `query` is set on return, the caller must
+/// send this query.
 fn attempt<M: Mapped>(
     call: &StreamCall<'_, M>,
     name: &[u8],
@@ -176,7 +178,7 @@ fn attempt<M: Mapped>(
             begun.deadlines = deadlines;
             call.set_asked(true);
             if let Err(failure) = ask(call, companion, begun, &wait, query.take()) {
-                // Another call may have begun to wait for the attempt.
+                // Another call may already wait for the attempt, so the attempt must be ended.
                 give_up_asking(call, companion, &mut attempt, failure);
             }
         }
@@ -198,8 +200,8 @@ fn open<'a, M: Mapped>(
         sock.shared().binding.fix(chosen);
     }
     drop(guard);
-    // The answer may come before `Esp::connect` returns. A call that it wakes has to find this
-    // phase, in which calls wait for the decision.
+    // The phase is set first, because the peer's answer may wake calls before `Esp::connect`
+    // returns. In this phase, woken calls wait until the decision is unlocked.
     let before = companion.record.phase();
     companion.record.set_phase(Phase::Connecting);
     match Esp::connect(&call.on(companion), &plan.to.emit(), true) {
@@ -215,7 +217,8 @@ fn open<'a, M: Mapped>(
     Err(Failure::Tcp(Statistic::MappedTcpError))
 }
 
-/// Begins to wait for the host. What the attempt waits for may have happened by the end.
+/// Begins to wait for the host. Then examines the attempt, because the awaited event may already
+/// have occurred.
 #[cold]
 fn ask<'a, M: Mapped>(
     call: &StreamCall<'a, M>,
@@ -226,7 +229,7 @@ fn ask<'a, M: Mapped>(
 ) -> Result<(), Failure> {
     let sock = companion.sock();
     sock.lock().locked().state.mapped = Some(wait.ends);
-    // Events and the error of an earlier attempt do not count.
+    // Discards the events and the error of an earlier attempt.
     let _ = sock.take_error();
     let asking = &sock.shared().asking;
     let _ = (asking.take_news(), asking.take_woken());
@@ -238,8 +241,9 @@ fn ask<'a, M: Mapped>(
     look(call, companion, attempt)
 }
 
-/// Lists the companion for the event that `wait` names, and causes the event. Returns `false` if
-/// the companion was listed for it before.
+/// Lists the companion for the event that `wait` names. Starts to resolve the host's Ethernet
+/// address if the event is its resolution, and sends `query`. Returns `false` if the companion was
+/// already listed for this event.
 fn attend<M: Mapped>(
     companion: &Companion<M>,
     wait: &Wait,
@@ -258,8 +262,8 @@ fn attend<M: Mapped>(
     entered.map_err(|_| Failure::Tcp(wait.reason()))
 }
 
-/// Examines whether what the attempt waits for has happened: then it sends ESP's SYN, or waits for
-/// the next event.
+/// Examines an attempt that waits for the host: sends ESP's SYN if the wait is over, or begins the
+/// next wait.
 fn look<'a, M: Mapped>(
     call: &StreamCall<'a, M>,
     companion: &'a Companion<M>,
@@ -275,7 +279,7 @@ fn look<'a, M: Mapped>(
         let result = match course {
             Ok(Course::Wait(wait)) => {
                 if attend(companion, &wait, query.take())? {
-                    // It may have happened before the companion was listed for it.
+                    // The event may have occurred before the companion was listed for it.
                     continue;
                 }
                 Ok(())
@@ -292,13 +296,13 @@ fn look<'a, M: Mapped>(
         }
         return result;
     }
-    // The timer wakes the attempt.
+    // If an event was missed, the timer still wakes the attempt.
     Ok(())
 }
 
 /// Returns whether the connection of `plan` from port `own` is open already. ESP looks up
-/// connections by ports and Ethernet addresses. So the connection that is found may be a different
-/// one than `plan` describes: it may be between other IP addresses, or not mapped.
+/// connections by ports and Ethernet addresses. So the lookup may find a different connection: one
+/// between other IP addresses, or one that is not mapped.
 #[cold]
 fn has_connection(net_state: &NetState, own: u16, plan: &Plan) -> bool {
     softirq::disabled(|softirq| {
@@ -330,18 +334,19 @@ fn finish<M: Mapped>(call: &StreamCall<'_, M>, nonblocking: bool, pending: Error
             Ok(())
         }
         Ok(_) => finish_by_tcp(call, companion, &mut left, pending),
-        // What has happened since the call began has woken others, so their calls report it.
+        // Events since the call began have not woken this call, so they are left for later calls to
+        // report.
         Err(EAGAIN) if nonblocking => return Err(pending),
         Err(EAGAIN) => Err(pending),
         Err(error) => Err(error),
     };
-    // The events that have woken this call do not concern the next one.
+    // This call reports the events that have woken it, so later calls do not.
     companion.record.take_switch();
     companion.sock().shared().asking.take_woken();
     finished
 }
 
-/// Waits for TCP's connection, which another call may end, for the rest of the time.
+/// Waits until TCP's attempt ends, for the rest of the timeout. Another call may end the attempt.
 fn finish_by_tcp<M: Mapped>(
     call: &StreamCall<'_, M>,
     companion: &Companion<M>,
@@ -353,23 +358,24 @@ fn finish_by_tcp<M: Mapped>(
     let attempt = record.decide();
     let begun = attempt.as_ref().ok_or(ECONNABORTED)?;
     if let Err(error) = begun.stands() {
-        // This call reports the error, so no other call does. The error is not that of a later
-        // attempt.
+        // This call reports the error, so no later call may. If a new attempt has begun, the stored
+        // error is the new attempt's, and stays.
         if error != EPIPE && call.is_unconnected() {
             let _ = companion.sock().take_error();
         }
         return Err(error);
     }
-    // The lock waits for the end of a `shutdown`.
+    // This locks TCP's socket, and so waits for the end of a concurrent `shutdown`.
     let _ = call.ordered_state();
     let connected = match waited {
         Err(EAGAIN) => return Err(pending),
         Err(error) => return Err(error),
-        // TCP's `connect` would begin anew: its attempt has failed at once, or was shut down.
+        // TCP's attempt has failed at once, or was shut down. TCP's `connect` would begin a new
+        // one.
         Ok(()) if call.is_unconnected() => companion.sock().take_error().and(Err(ECONNABORTED)),
         Ok(()) => match call.connect(begun.name(), true) {
             Err(EALREADY) => Err(pending),
-            // Another call has waited, too.
+            // Another waiting call has already reported the connection.
             Err(EISCONN) => Ok(()),
             other => other,
         },
@@ -449,7 +455,7 @@ fn note_tcp<M: Mapped>(call: &StreamCall<'_, M>, reason: Statistic) {
     (net_state.mapped_connections).note(call.sock().inode(), Carrier::Tcp(reason));
 }
 
-/// Sends TCP's SYN in place of ESP's, for the reason that is counted.
+/// Counts the reason for TCP, and sends TCP's SYN in place of ESP's.
 fn switch<M: Mapped>(
     call: &StreamCall<'_, M>,
     record: &Record,
@@ -466,7 +472,8 @@ fn switch<M: Mapped>(
     }
 }
 
-/// Ends an attempt that has waited for the host and sends no SYN of ESP. The decision is locked.
+/// Ends an attempt's wait for the host without ESP's SYN: sends TCP's SYN, or lets `connect` fail.
+/// The decision is locked.
 fn give_up_asking<M: Mapped>(
     call: &StreamCall<'_, M>,
     companion: &Companion<M>,
@@ -476,8 +483,8 @@ fn give_up_asking<M: Mapped>(
     let record = &companion.record;
     let sock = companion.sock();
     NetState::of(sock.net()).mapped_askers.leave(sock);
-    // Calls of other threads look, and wait for the decision until TCP's `connect` has run. Before
-    // that they would find a socket that is not connecting.
+    // This makes calls of other threads wait for the decision, which stays locked until TCP's
+    // `connect` has run. Before that, they would find a socket that is not connecting.
     sock.shared().asking.note_news();
     match (failure, &mut *attempt) {
         (Failure::Tcp(reason), Some(attempt)) => switch(call, record, attempt, reason),
@@ -495,8 +502,8 @@ fn leave_to_tcp<M: Mapped>(call: &StreamCall<'_, M>, companion: &Companion<M>) {
     companion.sock().state_change();
 }
 
-/// Remembers the host's refusal of ESP, if TCP has connected instead: only then ESP is what the
-/// server does not take. Otherwise the server may only be about to start.
+/// Stores that the host refuses ESP, if TCP has connected instead. If TCP has failed, too, the
+/// reason may be that the server has not started yet.
 pub(super) fn settle<M: Mapped>(call: &StreamCall<'_, M>, companion: &Companion<M>) {
     let record = &companion.record;
     if record.phase() == Phase::Fallback && !is_connecting(call.sock().tcp_state()) {
@@ -504,7 +511,7 @@ pub(super) fn settle<M: Mapped>(call: &StreamCall<'_, M>, companion: &Companion<
     }
 }
 
-/// Works as [`settle`], with the decision locked.
+/// Like [`settle`], but with the decision locked.
 pub(super) fn end_fallback<M: Mapped>(
     call: &StreamCall<'_, M>,
     record: &Record,
@@ -523,8 +530,8 @@ pub(super) fn end_fallback<M: Mapped>(
     call.set_asked(false);
 }
 
-/// Ends the attempt: `connect` and the calls that wait for it fail with `error`. TCP, which serves
-/// the socket now, does not repeat the attempt.
+/// Ends the attempt: `connect` fails with `error`, and so do the calls that wait for the
+/// connection. TCP serves the socket from now on, and does not repeat the attempt.
 fn end_attempt<M: Mapped>(
     call: &StreamCall<'_, M>,
     record: &Record,
@@ -540,7 +547,7 @@ fn end_attempt<M: Mapped>(
 }
 
 /// Serves `shutdown` while the attempt waits for the host, or while ESP's SYN is in flight. Returns
-/// `None` if another call has chosen the protocol before.
+/// `None` if the protocol is already chosen, or if the outcome of ESP's SYN decides the choice.
 pub(super) fn give_up<M: Mapped>(
     call: &StreamCall<'_, M>,
     companion: &Companion<M>,
@@ -548,17 +555,17 @@ pub(super) fn give_up<M: Mapped>(
     let _decision = companion.record.decide();
     let phase = companion.record.phase();
     if phase == Phase::Asking {
-        // As TCP's socket whose SYN is in flight. A call that waits takes the error.
+        // As in TCP while its SYN is in flight, a call that waits gets the error.
         let sock = companion.sock();
-        // A call that the error wakes looks, and waits for the decision.
+        // A call that the error wakes examines the attempt, and so waits for the decision.
         sock.shared().asking.note_news();
         call.report_error(ECONNRESET);
         NetState::of(sock.net()).mapped_askers.leave(sock);
         leave_to_tcp(call, companion);
         return Some(Ok(()));
     }
-    // If ESP's outcome has come, `advance` chooses the protocol by it. Otherwise this stores the
-    // error, which a call that waits takes.
+    // If ESP's outcome has come, `advance` chooses the protocol. Otherwise, `stop_connecting`
+    // stores an error, which a waiting call reports.
     if phase != Phase::Connecting || !socket::stop_connecting(&call.on(companion)) {
         return None;
     }

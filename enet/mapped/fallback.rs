@@ -22,7 +22,7 @@ const LASTS: u64 = 10_000_000_000;
 /// lifetime, in units of 2^20 nanoseconds.
 const TAG: u64 = (1 << 20) - 1;
 
-/// The destinations that have refused a connection of a namespace.
+/// The destinations that have refused a connection from a namespace.
 pub(crate) struct Refusals {
     secret: Secret,
     places: KVec<AtomicU64>,

@@ -53,9 +53,9 @@ static TABLES: Tables<Mapped> = Tables::new();
 /// A call on a mapped socket.
 type Call<'a> = StreamCall<'a, Mapped>;
 
-/// Returns the device of the companion's connection, which is the scope of a link-local address.
-/// There may be no connection yet, or no more. Then, as in TCP, it is the device that the program
-/// has passed to `connect`, or tied its socket to.
+/// Returns the scope of a link-local address: the device of the companion's connection. Without a
+/// connection, as in TCP, this is the device that the program passed to `connect` or, if there is
+/// none, bound its socket to.
 fn scope(call: &Call<'_>, companion: &Companion<Mapped>) -> u32 {
     let device = tie(companion.sock());
     if device != 0 {
@@ -97,8 +97,9 @@ impl Streams for Mapped {
                 if is_taken(companion) {
                     disconnect(call, companion, &mut attempt)
                 } else {
-                    // A call may wait for an attempt that has switched to TCP but has not called
-                    // TCP's `connect` yet.
+                    // Another call may still wait for an attempt that has switched to TCP. Once
+                    // this call has disconnected the socket, the other call must not repeat the
+                    // attempt.
                     give_up(&mut attempt);
                     let result = call.connect(address, nonblocking);
                     connect::end_fallback(call, &companion.record, &attempt);
@@ -114,8 +115,8 @@ impl Streams for Mapped {
 
     fn listen(call: &Call<'_>, backlog: u32) -> Result {
         {
-            // With the decision locked, an attempt to connect is either over, or begins later and
-            // fails because TCP listens.
+            // No attempt to connect begins while the decision is locked. A later attempt fails
+            // because TCP listens.
             let companion = call.companion();
             let _decision = companion.map(|companion| companion.record.decide());
             if companion.is_some_and(is_taken) {
@@ -147,10 +148,10 @@ impl Streams for Mapped {
             // calls fails.
             return disconnect(call, companion, &mut attempt);
         }
-        // If the companion was not created for this listener, only TCP listens. That is so if the
-        // socket has tried to connect before, or has listened on a different address. The listener
-        // may have ended, too: a `shutdown` before the companion existed has ended only TCP's
-        // listener. A later `shutdown` waits for the decision lock and stops the companion.
+        // If the companion was created for an attempt to connect, or for a listener at a different
+        // address, only TCP listens. Neither protocol listens if a `shutdown` ended TCP's listener
+        // before the companion existed. A later `shutdown` waits for the decision, and stops the
+        // companion.
         let own = call.own_end();
         let front = companion.sock().shared().front.as_ref();
         if front.is_none_or(|front| front.own != own)
@@ -176,7 +177,7 @@ impl Streams for Mapped {
             if let Some(companion) = companion {
                 Self::look_at_listener(call, companion);
             }
-            // TCP and ESP alternate in being asked first, so that neither starves the other.
+            // The protocol that is tried first alternates, so that neither starves the other.
             let tcp_first = companion.is_none_or(|companion| companion.record.take_turn());
             for tcp in [tcp_first, !tcp_first] {
                 if tcp {
@@ -322,7 +323,7 @@ impl Streams for Mapped {
     }
 }
 
-/// Returns whether TCP's socket listens, and an ESP companion may listen on the same port.
+/// Returns whether TCP's socket listens, and permits an ESP companion on the same port.
 fn is_listener(call: &Call<'_>) -> bool {
     call.sock().tcp_state() == TcpState::Listen as u8 && !call.needs_tcp()
 }
@@ -353,13 +354,13 @@ fn disconnect<'a>(
     let asked = companion.record.phase() == Phase::Asking;
     let result = Esp::connect(&call.on(companion), &NOTHING, true);
     if asked {
-        // A call that the error wakes looks, and waits for the decision.
+        // A call that the error wakes examines the attempt, and so waits for the decision.
         companion.sock().shared().asking.note_news();
         // A TCP socket whose SYN is in flight reports the same error if it is disconnected.
         call.report_error(ECONNRESET);
     }
-    // `set_served` comes first, because a call may read the phase without locking the decision.
-    // Once the phase has changed, such a call finds that TCP has the connection.
+    // `set_served` comes first because calls read the phase without locking the decision. A call
+    // that reads the new phase must find that TCP serves the socket.
     call.set_served(false);
     companion.record.set_phase(Phase::Tcp);
     call.set_asked(false);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Determines whether ESP may carry a connection that a mapped socket opens, and whether to wait
-//! before that is known.
+//! Plans a connection that a mapped socket opens: whether ESP may carry it, and whether it has to
+//! wait until this is known.
 //!
-//! ESP's SYN may leave only if the host has answered a query, as hosts with an older module do not
-//! understand it. A connection to a host that has not been asked waits for the answer, and for the
-//! host's Ethernet address before that. Both waits are bounded.
+//! ESP's SYN is sent only to a host that has answered a query, because hosts with an older module
+//! do not understand such a SYN. A connection to any other host waits: first for the host's
+//! Ethernet address, if it is unknown, and then for the host's answer. Both waits are bounded.
 
 use super::{
     askers::Awaited,
@@ -36,8 +36,9 @@ use crate::{
 };
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// The longest wait for the Ethernet address of a neighbour, nanoseconds. The neighbour is asked
-/// again after a second. TCP's SYN would wait as well, and fails after about three seconds.
+/// The longest wait for a neighbour's Ethernet address, in nanoseconds. The kernel repeats its
+/// request for the address after a second. TCP's SYN would also wait for the address, and would
+/// fail after about three seconds.
 const NEIGHBOUR_WAIT: u64 = 1_500_000_000;
 
 /// A connection waits this many times as long for a host's answer if a rule names the host.
@@ -96,14 +97,15 @@ pub(super) enum Course {
 pub(super) struct Query {
     to: Address,
     nonce: Nonce,
-    /// The IP addresses of the host and of this host, which ESP's SYN will name.
+    /// The IP address of the host. ESP's SYN will state this address and `source`, this host's
+    /// address.
     ip: IpAddr,
     source: IpAddr,
 }
 
 impl Query {
-    /// Sends the query, and tells the host this host's address. The neighbour may have been
-    /// resolved for another address of this host.
+    /// Sends the query. With IPv6, first tells the host the address `source`, because the host may
+    /// know this host only by another IPv6 address.
     pub(super) fn send(self, net_state: &NetState, net: &Net) {
         let section = rcu::Read::enter();
         if let Some(device) = Device::find(net, self.to.ifindex, &section) {
@@ -113,7 +115,7 @@ impl Query {
     }
 }
 
-/// A connection that ESP may carry unless its route, which is not known yet, prevents this.
+/// A connection that has passed all checks except those of its route.
 struct Candidate {
     own: InternetEnd,
     from: IpAddr,
@@ -218,7 +220,7 @@ impl Candidate {
         })
     }
 
-    /// Returns the wait for an answer of the host at `hop`, which ends at the time `until`.
+    /// Makes the connection wait until `until` for the answer of the host at `hop`.
     fn await_answer(&self, hop: &Hop, until: u64) -> Course {
         Course::Wait(Wait {
             awaited: Awaited::Answer(hop.mac),
@@ -285,17 +287,18 @@ impl Candidate {
             Known::Query(_) | Known::Nothing => return Err(Statistic::MappedTcpUnknown),
         };
         if is_resolved && query.is_none() {
-            // The host's neighbour table may lack this host, as this host's table lacked the host.
+            // This host did not know the peer's Ethernet address, so the peer may not know this
+            // host's.
             route::introduce(device, self.to, hop.source);
         }
         Ok(course)
     }
 }
 
-/// Returns the device of a link-local destination, and 0 for another one. `scope` is what the
-/// program passed, and `bound` the device that its socket is bound to. Returns `None` for
-/// destinations that TCP refuses or takes for the host itself, and where the device is missing or
-/// contradicts the socket's.
+/// Returns the device that leads to a link-local destination, or 0 for any other destination.
+/// `scope` is the device that the program passed, and `bound` the one to which its socket is bound.
+/// Returns `None` if TCP would refuse the destination or take it for this host itself, if there is
+/// no device, or if the two devices differ.
 fn scope_of(to: IpAddr, scope: u32, bound: u32) -> Option<u32> {
     let IpAddr::V6(to) = to else {
         return Some(0);
@@ -313,8 +316,8 @@ fn scope_of(to: IpAddr, scope: u32, bound: u32) -> Option<u32> {
     }
 }
 
-/// Determines whether ESP may carry a connection to the address that a program passed, whether to
-/// wait before that is certain, and whether to query the peer.
+/// Plans a connection to the address `name`, which a program passed: whether ESP may carry it,
+/// whether to wait first, and whether to query the peer.
 ///
 /// # Errors
 ///

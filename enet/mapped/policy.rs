@@ -21,8 +21,8 @@ pub(super) struct Rule {
     group: u64,
     allows: bool,
     network: IpAddr,
-    /// Number of leading bits of `network` that are compared. A rule with 0 bits is about all
-    /// hosts, of IPv4 and of IPv6.
+    /// Number of leading bits of `network` that are compared. If it is 0, the rule applies to all
+    /// IPv4 and IPv6 hosts.
     bits: u8,
     /// The server ports to which the rule applies.
     ports: RangeInclusive<u16>,
@@ -46,8 +46,8 @@ impl Rule {
         }
     }
 
-    /// Returns whether the rule allows ESP with particular hosts. A rule whose network is every
-    /// address only says for which ports ESP may be used; it does not say which hosts support ESP.
+    /// Returns whether the rule allows ESP with particular hosts. A rule for all hosts says for
+    /// which ports ESP may be used, but not which hosts support ESP.
     fn names_hosts(&self) -> bool {
         self.allows && self.bits > 0
     }
@@ -62,7 +62,8 @@ impl Rule {
         let (network, bits) = words.next()?.split_once('/')?;
         let (first, last) = words.next()?.split_once('-')?;
         let network: IpAddr = network.parse().ok()?;
-        // IPv4 peers are compared in IPv4 form, so this rule would match no peer.
+        // IPv4 peers are compared in IPv4 form, so a rule with an IPv4-mapped address matches no
+        // peer.
         if network.to_canonical() != network {
             return None;
         }
