@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The reaction of sockets to changes of devices, and of their neighbours.
+//! Informs sockets of changes of a device, and of changes in the neighbour tables.
 
 use crate::{
     datagram::sock,

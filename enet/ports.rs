@@ -257,9 +257,8 @@ pub(crate) fn take_to_connect<P: Protocol, L: Link>(
     Err(EADDRNOTAVAIL)
 }
 
-/// Calls `listen`, which makes a socket with a port a listener, unless the claim of another socket
-/// to the port conflicts. Bound sockets may agree to share a port; a listener's port is never
-/// shared.
+/// Makes a socket with a port a listener: calls `listen`, unless the claim of another socket to the
+/// port conflicts. Bound sockets may agree to share a port; a listener's port is never shared.
 ///
 /// # Errors
 ///

@@ -115,7 +115,7 @@ statistics! {
     MappedActiveOpens,
     /// Mapped sockets' connections over ESP that this host accepted.
     MappedPassiveOpens,
-    /// Connection attempts of mapped sockets that waited for a host to answer a query, or for its
+    /// Connection attempts of mapped sockets that waited for a host's answer to a query, or for its
     /// Ethernet address.
     MappedWaits,
     /// SYNs of mapped connections whose source address is not the sender's, or whose destination
@@ -127,7 +127,7 @@ statistics! {
     MappedTcpSetting,
     /// Attempts passed to TCP because `/proc/net/enet_policy` forbids ESP.
     MappedTcpPolicy,
-    /// Attempts passed to TCP because the address is not IPv4.
+    /// Attempts passed to TCP because the socket cannot use the destination address over ESP.
     MappedTcpAddress,
     /// Attempts passed to TCP because the socket has an option that only TCP supports.
     MappedTcpOption,

@@ -122,7 +122,7 @@ pub(crate) enum Setting {
     /// The window. A write to this file also sets `burst_length_max` to the same number, which ends
     /// granting.
     BurstLength,
-    /// Another number of the [`Window`]. The numbers of the window bound each other.
+    /// Another number of the [`Window`].
     Packets(fn(&mut Window) -> &mut u16),
     RoundTripTime,
     RetransmissionTimeMin,
@@ -135,7 +135,7 @@ pub(crate) enum Setting {
     Buffer(fn(&Settings) -> &AtomicU32, fn(Limits) -> u32),
 }
 
-/// The numbers of the window, in packets. They bound each other.
+/// The numbers of the window, in packets. The range of each depends on the others.
 #[derive(Clone, Copy)]
 pub(crate) struct Window {
     burst_length: u16,

@@ -22,8 +22,8 @@ const WAYS: usize = 4;
 
 const SECOND: u64 = 1_000_000_000;
 
-/// The minimum time between two queries to a peer. For this time after a query, the peer's entry is
-/// not evicted, so eviction cannot cause an earlier query.
+/// The minimum time between two queries to a peer, in nanoseconds. A peer's entry is not evicted
+/// during this time after a query, because a new entry for the peer would cause a query too early.
 pub const QUERY_INTERVAL: u64 = SECOND;
 /// The time for which an answer is valid, in nanoseconds.
 pub const ANSWER_LIFETIME: u64 = 60 * SECOND;
@@ -77,7 +77,7 @@ pub struct Answer {
     /// Whether the peer accepts mapped connections (ESP connections that stand for TCP
     /// connections).
     pub mapped: bool,
-    /// Whether it accepts those between addresses of IPv6, too.
+    /// Whether the peer also accepts mapped connections between IPv6 addresses.
     pub mapped_v6: bool,
 }
 
@@ -131,8 +131,8 @@ impl Entry {
     }
 
     /// Returns the entry's worth. Eviction takes the entry that is worth least. An entry with a
-    /// valid answer is worth more than one without. If both of two entries have a valid answer, or
-    /// neither has one, the entry whose peer was queried later is worth more.
+    /// valid answer is worth more than one without. Otherwise, the entry whose peer was queried
+    /// later is worth more.
     fn worth(&self, now: u64) -> (bool, u64) {
         (self.valid_answer(now).is_some(), self.queried_at)
     }
@@ -153,8 +153,8 @@ impl Entry {
         }
     }
 
-    /// Returns how long after the start of the last wait a connection with `patience` may begin a
-    /// new wait, in nanoseconds.
+    /// Returns how many nanoseconds after the beginning of the last wait a new wait with `patience`
+    /// may begin.
     fn rest(&self, patience: Patience) -> u64 {
         let (first, most) = if patience.expects || self.answered {
             (REST_EXPECTED, REST_EXPECTED_MAX)
@@ -167,9 +167,9 @@ impl Entry {
         }
     }
 
-    /// Returns the time at which the wait of a connection ends, if the connection is opened at
-    /// `now`. If a query is due, also returns a nonce from `nonce`. Returns `None` if the
-    /// connection does not wait.
+    /// Returns the time until which a connection that is opened at `now` waits for the answer. If a
+    /// query is due, also returns a nonce from `nonce`. Returns `None` if the connection does not
+    /// wait.
     fn wait(
         &mut self,
         now: u64,

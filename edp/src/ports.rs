@@ -36,8 +36,7 @@ pub const fn conflicts(holder: Claim, other: Claim) -> bool {
 /// port is free in either range; never returns 0.
 ///
 /// * `offset`: a random number.
-/// * `next_free`: a function that returns the first port without an owner, where the search starts
-///   with the argument.
+/// * `next_free`: a function that returns the first port without an owner, from its argument on.
 pub fn pick(offset: u16, next_free: impl Fn(u16) -> Option<u16>) -> Option<u16> {
     let pick_in = |range: RangeInclusive<u16>| {
         let free_from = |port| next_free(port).filter(|port| range.contains(port));

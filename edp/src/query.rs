@@ -20,8 +20,8 @@
 //!            6                              2  packets_to_ack
 //! ```
 //!
-//! A receiver skips unknown types. A truncated option, or one with a length other than the listed
-//! one, ends the list. Header and answer fit the shortest Ethernet frame, so an answer is never
+//! A receiver skips unknown types. The list ends at an option that is truncated, or whose length is
+//! not the listed one. Header and answer fit the shortest Ethernet frame, so an answer is never
 //! longer on the wire than its query.
 
 use super::wire::Header;
@@ -49,7 +49,7 @@ pub mod flags {
     pub const SUMS: u16 = 1 << 1;
     /// The host accepts mapped connections: ESP connections that stand for TCP connections.
     pub const MAPPED: u16 = 1 << 2;
-    /// The host accepts mapped connections between addresses of IPv6, too.
+    /// The host also accepts mapped connections between IPv6 addresses.
     pub const MAPPED_V6: u16 = 1 << 3;
 }
 
@@ -63,8 +63,8 @@ mod kind {
     pub const PACKETS_TO_ACK: u8 = 6;
 }
 
-/// Payload, in bytes, of a datagram that every Ethernet device can carry, because every MTU is at
-/// least 68 bytes (`ETH_MIN_MTU`).
+/// Largest payload of a datagram, in bytes, at the smallest MTU of an Ethernet device, which is 68
+/// bytes (`ETH_MIN_MTU`).
 const LEAST_DATAGRAM: u16 = 62;
 
 /// Random bytes of a query. The answer repeats them; an answer with other bytes is dropped.
@@ -86,7 +86,7 @@ pub struct Host {
     /// Whether the host accepts mapped connections (ESP connections that stand for TCP
     /// connections).
     pub mapped: bool,
-    /// Whether it accepts those between addresses of IPv6, too.
+    /// Whether the host also accepts mapped connections between IPv6 addresses.
     pub mapped_v6: bool,
 }
 

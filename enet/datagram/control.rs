@@ -72,7 +72,7 @@ fn return_echo(
     // The request may be too long for a reply, because a device may receive longer frames than it
     // may send.
     let mut skb = message(device, reply)?;
-    // A request has at least its type.
+    // A request has at least one byte: its type.
     let rest = request.len().saturating_sub(1);
     let written = skb.put(&[echo::REPLY]) && skb.put_copy(request, 1, rest);
     if !written {

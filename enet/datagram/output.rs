@@ -63,8 +63,8 @@ fn fits_limit(device: &Device, to: &Address, len: usize) -> Result {
     }
 }
 
-/// Returns the largest datagram, in bytes, that `device` accepts. If the socket has a peer, the
-/// peer accepts this datagram, too.
+/// Returns the largest datagram, in bytes, that `device` carries. If the limit of the socket's peer
+/// is known, the peer accepts this datagram, too.
 pub(super) fn largest(sock: &Sock<Edp>, device: &Device) -> u32 {
     let shared = sock.shared();
     let with_checksum = shared.sums.load(Relaxed);

@@ -356,8 +356,8 @@ impl Progress {
         self.flags & uapi::MSG_PEEK != 0
     }
 
-    /// Returns the number of bytes that the call has passed but leaves in the queue, since it
-    /// peeks.
+    /// Returns the number of unread bytes that a peeking call has passed, or 0 if the call does not
+    /// peek.
     fn passed(&self) -> usize {
         if self.peeks() {
             self.offset.saturating_add(self.copied)
@@ -517,7 +517,8 @@ fn await_data(call: &Call<'_, Esp>, progress: &Progress, timeout: &mut c_long) -
     let idle = *timeout != 0
         && sock.tcp_state() == TcpState::Established as u8
         && !sock.shared().unread.is_awaited();
-    // `wait` checks the other conditions of `wakes` after the call has joined the waiters.
+    // The other conditions of `wakes` need no check here, because `wait` checks them before it
+    // sleeps.
     if !idle || progress.finds_more(sock) {
         return Ok(());
     }

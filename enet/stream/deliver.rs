@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// A part of a record is copied if its buffer takes more memory than this multiple of the part's
-/// length. So the memory of a record is bounded like its length.
+/// length. This limits the memory that a record of a given length can take.
 const MOST_WASTE: u32 = 4;
 
 /// Capacity of the buffer for copied parts, in bytes.

@@ -55,9 +55,9 @@ fn refuse(skb: Skb, device: &Device, reason: DropReason) {
 
 /// Returns the mask of the checksum of a packet with `len` bytes of payload, or `None` if the
 /// checksum is wrong with any mask. A mask is a value that the sender combines with a checksum; the
-/// packet's connection or listener [checks](lacks_sum) the mask. Packets merged by GRO had
-/// checksums with one mask, which the buffer keeps. Packets of this host have no checksums until
-/// they are segmented.
+/// packet's connection or listener [checks](lacks_sum) the mask. All packets that GRO merged had
+/// the same mask, which the buffer keeps. Packets of this host have no checksums until they are
+/// segmented.
 #[cold]
 #[inline(never)]
 fn mask(skb: &Skb, header: &Header, len: usize) -> Option<u32> {
@@ -444,7 +444,7 @@ fn refusal(connection: &Connection) -> Option<DropReason> {
     if has_lost_listener(connection) {
         return Some(DropReason::NoSocket);
     }
-    // The packet may be dropped because, for a while, the child still answers the SYN and the
+    // The packet can be dropped without harm: for a while, the child still answers the SYN, and the
     // peer still retransmits.
     (!connection.life.can_be_accepted()).then_some(DropReason::ListenQueue)
 }
@@ -659,9 +659,9 @@ fn take_answer(
     }
 }
 
-/// Returns the SYN whose cookie a packet is the first to answer, and the mark of that cookie. No
-/// packet answers a cookie if none is `expected`. A packet of no connection is answered with a
-/// reset.
+/// If a packet is the first answer to a cookie, returns the SYN that the cookie answered, and the
+/// cookie's mark. If no answer is `expected`, no packet counts as one. A packet that belongs to no
+/// connection is answered with a reset.
 fn answered_syn(
     listener: &Sock<Esp>,
     skb: &Skb,

@@ -43,9 +43,9 @@ pub(super) fn transmit(esp: &mut LockedEsp<'_>, now: u64) -> Due {
         if connection.engine.unsent() == 0 {
             send_from(sock, connection, first, now);
         } else {
-            // With bottom halves enabled, the receiver on a device that takes packets one by one
-            // would run after each packet of a task. GRO could then not merge the packets, and each
-            // would cost a softirq.
+            // Some devices take packets one by one. With bottom halves enabled, the receiver on
+            // such a device would run after each packet. GRO could then not merge the packets, and
+            // each would cost a softirq.
             softirq::disabled(|_| send_from(sock, connection, first, now));
         }
     }

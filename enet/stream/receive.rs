@@ -149,11 +149,10 @@ impl Promise {
     /// Returns the memory in bytes that packets may take while a task owns the socket; an arriving
     /// packet takes `packet` bytes.
     ///
-    /// The limit has room for all packets that the peer was granted. A packet counts in the backlog
-    /// until the whole backlog is processed, even once the packet is in the receive queue, so each
-    /// packet counts twice. No bytes are read until then, so the receive queue takes no more than
-    /// its room and the granted packets. The limit also has room for acknowledgements of this end's
-    /// data.
+    /// The limit has room for a full receive queue and for all packets that the peer was granted.
+    /// It has this room twice, because a packet counts in the backlog until the whole backlog is
+    /// processed, even once the packet is in the receive queue. The limit also has room for
+    /// acknowledgements of this end's data.
     #[cold]
     #[inline(never)]
     pub(super) fn backlog_limit(&self, sock: &RawSock, packet: u32) -> u32 {

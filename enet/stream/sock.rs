@@ -117,8 +117,8 @@ pub(crate) struct FrontListener {
 }
 
 impl FrontListener {
-    /// Returns whether the listener is at all addresses of the destination's family. The
-    /// unspecified address of IPv4 stands for those of IPv4 alone.
+    /// Returns whether the listener is bound to all addresses of the destination's family. The
+    /// unspecified IPv4 address stands only for all IPv4 addresses.
     fn takes_all_of(&self, destination: &InternetEnd) -> bool {
         self.own.is_any() && (self.own.ip().is_ipv6() || destination.ip().is_ipv4())
     }
@@ -316,7 +316,7 @@ impl Connection {
         }
     }
 
-    /// Stores that the timer has expired, so that it is not armed.
+    /// Stores that the timer has expired, and so is no longer armed.
     pub(super) fn expired(&mut self) {
         self.armed = u64::MAX;
     }

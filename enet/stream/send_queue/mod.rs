@@ -405,8 +405,8 @@ impl Sending {
         charge(sock, buffer.truesize());
     }
 
-    /// Returns `count` packets of a [run](esp::WriteQueue::run) for transmission, from the packet
-    /// with the sequence number of `header` on. The write queue keeps their payload and their
+    /// Returns `count` packets of a [run](esp::WriteQueue::run) for transmission, of which the
+    /// first has the sequence number of `header`. The write queue keeps the packets' payload and
     /// flags. `mask` is the mask of each packet's checksum, if packets have checksums.
     ///
     /// # Errors

@@ -52,7 +52,7 @@ pub struct Caches {
     second: Cache,
     /// Number of misses in the first level.
     pub first_misses: u64,
-    /// Number of accesses to a line that missed in the first level and then in the second one too.
+    /// Number of accesses to a line that missed in both levels.
     pub second_misses: u64,
 }
 
