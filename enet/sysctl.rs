@@ -245,8 +245,7 @@ impl Settings {
     }
 
     /// Applies the buffer sizes, if they were set, to a socket that no other context can reach yet.
-    /// This is a new socket, or a listener's child whose listener's buffer sizes were not set by
-    /// the user.
+    /// The socket is new, or it is the child of a listener whose buffer sizes the user has not set.
     pub(crate) fn limit_buffers(&self, sock: &RawSock) {
         let set = |buffer: &AtomicU32| Some(buffer.load(Relaxed)).filter(|&bytes| bytes != 0);
         sock.set_limits(set(&self.send_buffer), set(&self.receive_buffer));

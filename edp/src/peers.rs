@@ -30,8 +30,8 @@ pub const ANSWER_LIFETIME: u64 = 60 * SECOND;
 /// If a valid answer is at least this old, in nanoseconds, a look-up sends another query to refresh
 /// the answer.
 pub const REFRESH_AFTER: u64 = ANSWER_LIFETIME / 2;
-/// If a peer did not answer within [`QUERY_INTERVAL`], it is not queried again for this further
-/// time, in nanoseconds.
+/// The additional time, in nanoseconds, until a peer that did not answer within [`QUERY_INTERVAL`]
+/// is queried again.
 pub const SILENCE_BACKOFF: u64 = 10 * SECOND;
 
 /// After a connection has waited in vain for a peer's answer, connections to this peer are opened

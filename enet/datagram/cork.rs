@@ -70,7 +70,7 @@ fn append(
     pending.skb.put_from(msg, len)
 }
 
-/// Allocates an empty datagram for the destination of `msg`, the call that begins the datagram. The
+/// Begins a datagram: allocates an empty one for the destination of its first message, `msg`. The
 /// buffer has room for the largest datagram.
 fn begin(sock: &Sock<Edp>, msg: &mut Message<'_>) -> Result<Pending> {
     let mut to = Edp::destination(sock, msg)?;

@@ -89,7 +89,6 @@ impl Wait {
 pub(super) enum Course {
     /// Sends ESP's SYN.
     Open(Plan),
-    /// Waits.
     Wait(Wait),
 }
 

@@ -204,7 +204,7 @@ impl<P: Offspring> Queue<P> {
         self.listener.take()
     }
 
-    /// Removes any child of a closed queue.
+    /// Removes a child from a closed queue, if there is one.
     pub(super) fn drain(&mut self) -> Option<SockRef<P>> {
         self.pop(HALF_OPEN).or_else(|| self.pop(READY))
     }

@@ -50,7 +50,6 @@ pub(crate) struct Shared {
     /// The number of the last device change that the connection was informed of.
     told: AtomicU32,
     deferred: AtomicU8,
-    /// The state of a companion's wait before it sends a SYN.
     pub(crate) asking: Asking,
 }
 

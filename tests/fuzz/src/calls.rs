@@ -234,8 +234,8 @@ impl World {
         let answers = !header.has(flags::SYN) || before == State::SynSent;
         let acknowledges = header.has(flags::ACK) && !header.has(flags::RST) && answers;
         let hold = header.len == 0 && header.flags == flags::ACK | flags::TXS;
-        // While the engine waits for the answer to a skip, a packet that acknowledges everything
-        // may include the skipped numbers.
+        // While the engine waits for the answer to a skip, an acknowledgement of everything may be
+        // for the skipped numbers. It then does not open the window.
         let doubted = paused && header.ack == self.high && !outcome.cut;
         let hold = hold || doubted || header.is_skipped();
         if acknowledges && !refused && !hold && self.granted.before(header.ack) {
