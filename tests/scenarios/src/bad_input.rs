@@ -107,8 +107,7 @@ fn missing_interface(lab: &Lab) -> Outcome {
         let what = format!("interface {ifindex}");
         refuse_everywhere(&lab.a, &name.to_bytes(), libc::ENODEV, &what)?;
     }
-    // The call fails in the same way if the interface index is 0, and if no interface has the
-    // index.
+    // The error is the same for the interface index 0 and for an index that no interface has.
     let name = Address {
         ifindex: 0,
         ..lab.a.to(&lab.b, 82)

@@ -66,7 +66,7 @@ fn polls(lab: &Lab, [near, far]: &[Socket; 2], wait: Wait) -> Outcome {
         .namespace
         .run("ethtool", &["-K", "eth0", "gro", "on"])?;
     await_carrier(&lab.b.namespace, "eth0")?;
-    // Only with this setting does `poll` poll a device.
+    // `poll(2)` polls a device only with this setting.
     let _setting = Setting::set("/proc/sys/net/core/busy_poll", LONG)?;
     same(polled(&lab.b)?, 0, "polled without SO_BUSY_POLL")?;
     far.set_so(libc::SO_BUSY_POLL, LONG)?;

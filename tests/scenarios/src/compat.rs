@@ -340,8 +340,8 @@ fn mapped(lab: &Lab) -> Outcome {
     let (server, _) = listening.accept(0)?;
     same(lab.a.counter("MappedActiveOpens")?, 1, "ESP's connections")?;
     let mut but = TIMES.map(|name| (libc::SOL_SOCKET, name)).to_vec();
-    // Left out because the values of these options change from call to call, or because the call
-    // does more than read a value.
+    // These options are left out, because their values change from call to call, or because the
+    // call does more than read a value.
     for name in [libc::TCP_INFO, libc::TCP_TIMESTAMP, 35] {
         but.push((libc::SOL_TCP, name));
     }

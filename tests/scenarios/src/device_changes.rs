@@ -295,7 +295,7 @@ fn removed(lab: &Lab) -> Outcome {
     let mut got = [0; 16];
     gone(late.receive(&mut got, 0), "recv by what waited")?;
     gone(waiting.accept(0), "accept behind it")?;
-    // The removal of one end of a veth pair has removed the other host's end too.
+    // Removing one end of a veth pair removes the other host's end too.
     gone(readers_peer.receive(&mut got, 0), "the other host's recv")
 }
 
@@ -327,7 +327,7 @@ fn others_stay(lab: &Lab) -> Outcome {
     transfer(&caller, &accepted, Load::of(1 << 20, 30_000, 820))
 }
 
-/// A bond without ports takes its type, and its header operations, from its first port.
+/// A bond's first port determines the bond's type and its header operations.
 fn retyped() -> Outcome {
     let host = Host::alone([2, 0, 0, 0, 0, 5])?;
     host.namespace.ip(

@@ -16,8 +16,8 @@ scenarios! {
 }
 
 /// The kernel repeats the unregister notification every second while there is a reference to the
-/// device. Here a `write` to the tap device holds the reference, because the page with its data is
-/// withheld.
+/// device. Here a `write` to the tap device holds a reference, and cannot end before the test
+/// supplies the page with its data.
 fn repeated(lab: &Lab) -> Outcome {
     let host = &lab.a;
     let tap = Tun::create(&host.namespace, "tap0", Carries::Frames)?;
@@ -35,15 +35,15 @@ fn repeated(lab: &Lab) -> Outcome {
             Err(_) => Ok(()),
         };
         stalled.release()?;
-        // Ignored because the call fails if the device is gone by now.
+        // The result is ignored, because the write fails if the device is gone by now.
         let _ = joined(writer)?;
         joined(remover?)??;
         judged
     })
 }
 
-/// Checks that sockets of a new device with the reused index `index` are not affected by the end of
-/// the old device.
+/// Checks that the end of the old device does not affect the sockets of a new device with the same
+/// index, `index`.
 fn next_owner_is_spared(host: &Host, index: u32) -> Outcome {
     eventually("the end of the device", || {
         Ok(Device::named(&host.namespace, "tap0").is_err())
@@ -57,8 +57,8 @@ fn next_owner_is_spared(host: &Host, index: u32) -> Outcome {
     let listener = next.listener(840)?;
     let bound = next.edp(840)?;
     let (client, server) = far.stream_to(&next, 841)?;
-    // The repeated notification causes no event that could be waited for, so the test waits longer
-    // than the period of the notifications.
+    // A repeated notification has no effect to wait for, so the test waits longer than the time
+    // between two notifications.
     let events = listener.poll(libc::POLLIN, Duration::from_millis(2500))?;
     ensure!(events == 0, "the listener has events {events:#x}");
     quiet(&bound, "a socket of the new device")?;

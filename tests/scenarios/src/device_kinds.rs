@@ -82,8 +82,8 @@ fn vlan_in_vlan(lab: &Lab) -> Outcome {
     transfer_both_ways(&client, &server, LOAD)
 }
 
-/// The VLAN's own map turns `SO_PRIORITY` into the 802.1p priority. Switches that have queues can
-/// prefer frames of a higher priority.
+/// The VLAN device's egress map turns `SO_PRIORITY` into the 802.1p priority, which switches use to
+/// prefer frames.
 fn vlan_priority(lab: &Lab) -> Outcome {
     for host in [&lab.a, &lab.b] {
         host.namespace.ip(
@@ -139,8 +139,8 @@ fn vlan_header(lab: &Lab) -> Outcome {
     transfer_both_ways(&client, &server, LOAD)
 }
 
-/// After a bond has got a port with a longer header, it needs more headroom. Buffers that were
-/// allocated before have too little headroom.
+/// A bond that gets a port with a longer header needs more headroom from then on. Buffers that were
+/// allocated earlier have too little.
 fn longer_headers(lab: &Lab) -> Outcome {
     lab.b.namespace.ip("link add link eth0 name tagged address 02:00:00:00:00:32 type macvlan mode bridge\nlink set tagged up\n")?;
     lab.a.namespace.ip(

@@ -30,8 +30,8 @@ fn vxlan(lab: &Lab) -> Outcome {
     near.carries_both_protocols_to(&far, 1450)
 }
 
-/// Returns the number of bytes in the kernel's `kmalloc-*` caches, except `kmalloc-cg-*`. The
-/// memory of the counted caches is charged to no process.
+/// Returns the number of bytes in the kernel's `kmalloc-*` caches. Leaves out `kmalloc-cg-*`, whose
+/// memory is charged to control groups.
 fn allocated() -> Result<i64> {
     let sizes = || -> Result<Vec<(String, i64)>> {
         let all = slabs()?.into_iter();
@@ -113,7 +113,8 @@ fn aggregator(host: &Netns, port: &str) -> Result<Option<String>> {
     Ok(behind("ad_aggregator_id").filter(|_| state & 0x30 == 0x30))
 }
 
-/// With `encap3+4` a bond uses the hash that a socket gives its frames, for ESP like for TCP.
+/// With `encap3+4` a bond chooses the port by the hash that a socket gives its frames, for ESP as
+/// for TCP.
 fn lacp() -> Outcome {
     const CONNECTIONS: u16 = 32;
     let (a, b) = (Netns::create()?, Netns::create()?);
