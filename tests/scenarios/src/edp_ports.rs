@@ -91,14 +91,14 @@ fn port_changes(lab: &Lab) -> Outcome {
     };
     let sends = || {
         let mut bytes = [0; 1];
-        // On a busy machine the moving socket may need longer.
+        // Send more if the other socket has not moved often enough yet, as on a busy machine.
         for sent in 0..10 * datagrams {
             if sent >= datagrams && moved() {
                 break;
             }
             sender.send_to(b"x", 0, &there)?;
-            // Ignored because not all datagrams need to be read. Datagrams that do not fit have a
-            // counter of their own.
+            // The result is ignored, because not all datagrams need to be read. If the receive
+            // buffer is full, `EdpInNoSocket` does not count the datagram.
             let _ = receiver.receive(&mut bytes, libc::MSG_DONTWAIT);
         }
         over.store(true, Relaxed);

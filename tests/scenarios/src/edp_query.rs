@@ -168,7 +168,7 @@ fn false_answers(lab: &Lab) -> Outcome {
         mac: STRANGER,
         ..lab.a.to(&lab.b, 700)
     })?;
-    // Host `a` has sent no query yet.
+    // Host `a` drops this answer, because it has sent no query yet.
     wire.send(&to_a(lab, &answer([0; 4], SMALL)))?;
     lab.a.await_counter("EdpInNoSocket", 1)?;
     // A datagram of the length that every host accepts causes no query.

@@ -76,8 +76,8 @@ fn ezdp_to_its_own_host(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// The queueing discipline drops the frames where a device would read the sender's pages, so
-/// nothing copies the pages.
+/// The queueing discipline drops every frame before it reaches the veth device, where the pages
+/// would be copied. So nothing copies them.
 fn ezdp_makes_no_copy_for_a_device(lab: &Lab) -> Outcome {
     let (a, _b) = pair(lab, 73)?;
     lab.a.queue("add", &["netem", "loss", "100%"])?;

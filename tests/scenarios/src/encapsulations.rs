@@ -241,7 +241,8 @@ fn transfer_clean(near: &Device<'_>, far: &Device<'_>) -> Outcome {
 }
 
 fn clean(lab: &Lab, encapsulation: &Encapsulation, offloads: Offloads) -> Outcome {
-    // Tunnels and MACsec queue received frames on each processor separately.
+    // Use one processor. Tunnels and MACsec queue received frames on each processor separately, so
+    // frames of two processors could overtake each other.
     let _alone = processor::alone()?;
     for host in [&lab.a, &lab.b] {
         wait_long(host)?;

@@ -55,8 +55,8 @@ fn groups_of_runs() -> Result<usize> {
     Ok(names.iter().filter(of_runs).count())
 }
 
-/// Runs a statically linked program, which connects to `port` of `b`, on host `a` by `enet run`
-/// with `options`. Returns whether ESP carries the connection.
+/// Runs a statically linked program on host `a` by `enet run` with `options`. The program connects
+/// to `port` of `b`. Returns whether ESP carries the connection.
 fn connects_by_esp(lab: &Lab, options: &str, port: u16) -> Result<bool> {
     let listener = listener(&lab.b, MAPPED, port, 4)?;
     let mut command = Command::new("enet");
@@ -97,8 +97,8 @@ fn by_bpf(lab: &Lab) -> Outcome {
     exchange(&client, &server)
 }
 
-/// `enet run` also works where `/sys` has no control groups, because a command such as `ip netns
-/// exec` has mounted a `/sys` of its own.
+/// `enet run` also works if `/sys` has no control groups, for example after `ip netns exec` has
+/// mounted a new `/sys`.
 fn hidden(_lab: &Lab) -> Outcome {
     if !Path::new(TYPES).exists() {
         note("this kernel has no BTF");

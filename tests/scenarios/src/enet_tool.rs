@@ -156,7 +156,8 @@ fn list(lab: &Lab) -> Outcome {
     complains(&ended, 1, &["no interface nope0", "ip link"])
 }
 
-/// This process owns the sockets, and `enet`, as root, may trace this process.
+/// `enet ss` shows the process and the counters of each socket. `enet` can read the counters
+/// because it runs as root, and so may trace this process, which owns the sockets.
 fn owners(lab: &Lab) -> Outcome {
     let (client, server) = lab.esp_pair(2806)?;
     client.send_all(b"one packet")?;

@@ -20,8 +20,8 @@ scenarios! {
 const EP_RECVERR: i32 = 3;
 /// The number of bytes of a buffer for control messages.
 const ROOM: usize = 256;
-/// The queueing discipline that makes the reports. It treats packets of a socket that uses a clock
-/// other than `CLOCK_TAI` as late.
+/// The queueing discipline that makes the reports. It treats a packet as late if the packet's
+/// socket uses a clock other than `CLOCK_TAI`.
 pub const ETF: [&str; 5] = ["etf", "clockid", "CLOCK_TAI", "delta", "0"];
 
 /// Returns whether the kernel has the discipline; only the debug kernel may lack it.
@@ -170,8 +170,7 @@ fn stream(lab: &Lab) -> Outcome {
     a.ip("link del multi0\n")
 }
 
-/// Unread reports fill each socket's receive buffer. The buffers of all sockets together take some
-/// 20 MB.
+/// Closing a socket frees its unread reports. Here the reports of all sockets take some 20 MB.
 fn left_behind(lab: &Lab) -> Outcome {
     if !has_etf()? {
         return Ok(());

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The library's examples and socat: programs that know nothing of the scenarios.
+//! Tests that the library's examples and socat work: programs that were not written for the
+//! scenarios.
 
 use std::io::{Read, Write};
 use std::process::Child;
@@ -135,8 +136,8 @@ fn tokio_records(lab: &Lab) -> Outcome {
     asks(lab, &[NAME, "ask", "10.0.0.2", "2827", "50", "40"], word)
 }
 
-/// Each of the three libraries finds the same address of a host, or fails with the same error
-/// number.
+/// The libraries for Python, Rust and C find the same address of a host, or fail with the same
+/// error number.
 fn lookups(lab: &Lab) -> Outcome {
     give_addresses(lab)?;
     for host in [&lab.a, &lab.b] {
