@@ -99,7 +99,7 @@ fn thousand(lab: &Lab) -> Outcome {
     let mut grown = 0;
     eventually("the return of all memory", || {
         grown = (kib("SUnreclaim")? << 10) - before;
-        // 3,000 connections that left as little as 400 bytes each would exceed this.
+        // A leak of 400 bytes in each of the 3,000 connections would exceed this limit.
         Ok(grown < 1 << 20)
     })
     .with_context(|| format!("slabs grew by {grown} bytes"))?;

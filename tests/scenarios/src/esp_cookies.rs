@@ -21,7 +21,7 @@ const BACKLOG: i32 = 4;
 /// (packets that advance the expected sequence number).
 const OPTIONS: [u8; 17] = [1, 1, 1, 4, 2, 0x05, 0xd1, 5, 4, 0, 21, 0, 1, 10, 2, 0, 1];
 
-/// A client without the module, which writes its own frames.
+/// A client that has no module, and writes its own frames.
 struct Client<'a> {
     lab: &'a Lab,
     wire: PacketSocket,
@@ -320,7 +320,7 @@ fn no_room(lab: &Lab) -> Outcome {
     for _ in 1..clients.len() {
         servers.push(receive(&listener, b"here")?);
     }
-    // The last client retransmits its data, like a client with the module.
+    // The last client retransmits its data, as the module would.
     last.send_data(b"here")?;
     servers.push(receive(&listener, b"here")?);
     ensure!(servers.len() == clients.len(), "connections");

@@ -11,8 +11,8 @@ scenarios! {
     direct esp_restarted_client_connects_again = restarted;
 }
 
-/// Makes `host` forget a connection whose other end `peer` keeps. Sends `host` a reset that is
-/// forged in the name of `peer` and answers `last`, a packet of `host`.
+/// Makes `host` forget a connection that `peer` keeps: sends `host` a forged reset in the name of
+/// `peer`. The reset answers `last`, a packet of `host`.
 fn forget(wire: &PacketSocket, peer: &Host, host: &Host, last: &EspHeader) -> Result<()> {
     let reset = EspHeader {
         sequence: last.acknowledgement,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Windows that receivers grant. A sender uses granted windows, and a receiver grants windows,
-//! unless the host's window is set to a fixed value.
+//! Windows that receivers grant to senders. A host whose window is set to a fixed value neither
+//! grants windows nor uses granted ones.
 
 use guest::lab::ESP_MSS;
 use guest::prelude::*;
@@ -121,8 +121,9 @@ fn buffers(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// The clock counts instructions, and packets follow each other closely on a veth pair, so windows
-/// grow. A single sender is granted the largest number of unscheduled packets.
+/// Packets follow each other closely on a veth pair, and the guest's clock counts instructions, so
+/// windows grow even on a busy machine. A single sender is granted the largest number of
+/// unscheduled packets.
 fn receiver(lab: &Lab) -> Outcome {
     let wire = lab.a.packets(ETH_P_ESP)?;
     let load = Load::of(4 << 20, 1 << 18, 892);

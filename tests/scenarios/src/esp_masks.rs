@@ -41,7 +41,8 @@ fn pair(lab: &Lab, own: u16, port: u16) -> Result<[Socket; 2]> {
     Ok([client, server])
 }
 
-/// Sends `message`, which fits one packet. Returns its frame as the receiver's host `at` gets it.
+/// Sends `message`, which fits one packet. Returns the frame that arrives at the receiver's host
+/// `at`.
 fn frame_of(at: &Host, from: &Socket, to: &Socket, message: &[u8]) -> Result<Vec<u8>> {
     let ear = at.packets(ETH_P_ESP)?;
     from.send_all(message)?;
@@ -159,7 +160,7 @@ fn behind_a_cookie(lab: &Lab) -> Outcome {
     transfer_both_ways(&client, &server, Load::SMALL)
 }
 
-/// Ends the client's connection without a packet that reaches the server.
+/// Ends the client's connection. No packet about this reaches the server.
 fn forget(lab: &Lab, client: Socket) -> Outcome {
     lab.relay().set_mode(Mode::Cut);
     client.set_linger(Some(0))?;

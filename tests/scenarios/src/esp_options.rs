@@ -59,7 +59,7 @@ fn unequal_mtus(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// A station without the module, which opens connections by frames of its own.
+/// A station that opens connections by frames of its own, without the module.
 struct Station<'a> {
     lab: &'a Lab,
     wire: PacketSocket,

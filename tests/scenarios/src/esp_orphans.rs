@@ -86,8 +86,8 @@ fn shared(lab: &Lab) -> Outcome {
     let (clients, _) = too_many(lab, &listener, &bytes)?;
     let other = Lab::new(Wiring::Direct)?;
     let listener = other.b.esp_listener(PORT, 16)?;
-    // One of these connections may hold fewer bytes than any before it, and then the limit may have
-    // room for it.
+    // If one of these connections holds fewer bytes than every earlier one, it may still fit the
+    // limit.
     let more = (0..4)
         .map(|_| Ok(abandoned(&other, &listener, &bytes)?.0))
         .collect::<Result<Vec<_>>>()?;
@@ -119,7 +119,7 @@ fn bounded(lab: &Lab) -> Outcome {
             .filter(|one| matches!(one, Ok(true)))
             .count()
     };
-    // The connection that exceeds the limit first is still accepted.
+    // The first connection that exceeds the limit is not reset.
     eventually("enough resets", || {
         Ok((clients.len() - reset()).saturating_sub(1) * least <= most)
     })

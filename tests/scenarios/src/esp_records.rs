@@ -27,7 +27,7 @@ scenarios! {
     direct esp_records_example_asks_and_is_answered = example;
 }
 
-/// Returns a new socket of records.
+/// Returns a new `SOCK_SEQPACKET` socket of `host`.
 fn socket(host: &Host) -> Result<Socket> {
     host.namespace
         .within(|| Socket::new(AF_ENET, libc::SOCK_SEQPACKET, 0))?
@@ -231,7 +231,7 @@ fn other_kind(lab: &Lab) -> Outcome {
     lab.a.esp()?.connect(&to(709)).context("a stream")
 }
 
-/// A peer without the module, which has a connection with a socket of host `a`.
+/// A peer that writes its own frames, and is connected to a socket of host `a`.
 struct Peer {
     wire: PacketSocket,
     host: [u8; 6],
@@ -243,7 +243,7 @@ struct Peer {
 const OPTION: &[u8] = &[9, 4, 0, 1, 0, 0];
 
 impl Peer {
-    /// Answers the SYN of a socket of records with these options.
+    /// Starts to connect a socket of host `a`, and answers its SYN with `options`.
     fn answer(lab: &Lab, port: u16, options: &[u8]) -> Result<(Self, Socket)> {
         let wire = lab.b.packets(ETH_P_ESP)?;
         let client = socket(&lab.a)?;

@@ -239,8 +239,9 @@ fn foreign(lab: &Lab) -> Outcome {
         bytes.extend_from_slice(&frame);
         bytes
     };
-    // Ignored because the segmentation does not match the frame's type. The kernel may refuse it,
-    // or accept the frame and mark it as untrusted. In neither case does the frame reach a socket.
+    // The results of the writes are ignored. The segmentation does not match the frame's type, so
+    // the kernel may refuse a frame, or accept it and mark it as untrusted. In neither case does
+    // the frame reach a socket.
     for size in [1, 100, 1489, u16::MAX] {
         let _ = tap.write(&segments(TCPV4, size));
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Short messages. Some join a packet that waits for the window. Others are received into a partly
-//! unmapped buffer. The module copies a message of at most 64 bytes by way of the stack.
+//! Short messages that join a packet waiting for the window, or that are received into a partly
+//! unmapped buffer. The module copies messages of at most 64 bytes through the stack.
 
 use guest::lab::ESP_MSS;
 use guest::prelude::*;
@@ -20,7 +20,7 @@ scenarios! {
 const LOSING: &[&str] = &["netem", "loss", "100%"];
 /// `SIOCOUTQNSD` asks for the number of bytes that were not sent yet.
 const SIOCOUTQNSD: libc::c_ulong = 0x894b;
-/// Lengths around the longest message that is copied by way of the stack.
+/// Lengths around the longest message that is copied through the stack.
 const AROUND: [usize; 5] = [1, 2, 63, 64, 65];
 
 /// A connection whose last packet waits for the window, because all frames are lost.

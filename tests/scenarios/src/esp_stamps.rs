@@ -192,7 +192,7 @@ fn untaken(lab: &Lab) -> Outcome {
     exchange(&client, &server)
 }
 
-/// Returns two connected sockets of records.
+/// Returns two connected `SOCK_SEQPACKET` sockets.
 fn record_pair(lab: &Lab, port: u16) -> Result<(Socket, Socket)> {
     let socket = |host: &Host| -> Result<Socket> {
         let made = host
