@@ -69,7 +69,7 @@ fn next_packet(client: &Socket, server: &Socket, wire: &PacketSocket) -> Result<
         source: seen.destination,
         destination: seen.source,
         length: 0,
-        // The server has acknowledged the client's numbers.
+        // The server's acknowledgement number is the client's next sequence number.
         sequence: seen.acknowledgement,
         acknowledgement: seen.sequence.wrapping_add(1),
         flags: flag::ACK,
@@ -322,7 +322,8 @@ fn random_frames_of_a_stranger(
         for reason in ["NotOurs", "Malformed", "NoSocket"] {
             total += lab.b.counter(&format!("{protocol}In{reason}"))?;
         }
-        // Half of the frames were not aimed at a socket.
+        // The half of the frames that was not aimed at a socket is refused, and so are some of the
+        // aimed frames.
         ensure!(
             total > 5000,
             "only {total} of 10,000 {protocol} frames were refused"

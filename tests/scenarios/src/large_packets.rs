@@ -19,8 +19,8 @@ const TAKEN: usize = 1024 * PAGE;
 const SENT: usize = 8 << 20;
 
 /// A reader owns the socket while the first packets arrive in its backlog. When the reader
-/// processes these packets, they open further windows, whose packets arrive in the backlog all at
-/// once.
+/// processes these packets, the sender gets further windows. All packets of these windows arrive in
+/// the backlog at once.
 fn fits(lab: &Lab, mtu: u32, port: u16) -> Outcome {
     // Avoid retransmissions that have another cause than a wait for the reader.
     lab.calm()?;

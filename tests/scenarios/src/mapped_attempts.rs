@@ -111,7 +111,7 @@ fn quiet_attempt(lab: &Lab) -> Outcome {
     exchange(&client, &accepted)
 }
 
-/// In this test the refusal of ESP arrives while the ring waits for the socket to become ready.
+/// In this test ESP is refused while `io_uring` waits for the socket to become ready.
 fn by_ring(lab: &Lab) -> Outcome {
     known(lab)?;
     let server = listener(&lab.b, PLAIN, 5975, 4)?;
@@ -158,7 +158,7 @@ fn reset_at_once(lab: &Lab) -> Outcome {
     let (accepted, _) = server.accept(0)?;
     accepted.set_linger(Some(0))?;
     drop(accepted);
-    // The client gets the answer to its SYN, and the reset.
+    // Two packets arrive: the answer to the client's SYN, and the reset.
     lab.a.await_counter("EspInPkts", before + 2)?;
     let events = client.poll(libc::POLLOUT, Duration::ZERO)?;
     let wanted = libc::POLLERR | libc::POLLHUP;

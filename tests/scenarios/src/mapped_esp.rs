@@ -402,8 +402,8 @@ fn pacing(lab: &Lab) -> Outcome {
     let held = held_back(&lab.a)?;
     ensure!(held > 0, "the queueing discipline counts nothing");
     // On a busy machine, a transfer without a limit may take as long as one with a limit. So check
-    // that `fq` has held nothing back. It still may have retransmitted packets of the connections
-    // above, so the transfer has a new one.
+    // that `fq` has held nothing back. The old `fq` may still hold retransmitted packets of the
+    // connections above, so a new one replaces it.
     lab.a.queue("del", &[])?;
     lab.a.queue("add", &["fq"])?;
     took(Some(RATE), Some(NONE))?;

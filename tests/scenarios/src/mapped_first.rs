@@ -57,8 +57,8 @@ const LONGEST: u32 = 100_000;
 /// A rule that names the silent station. A connection to the station then waits up to a second.
 const NAMES_NOBODY: &str = "allow 10.0.0.99/32 0-65535 0\n";
 
-/// Makes host a wait for the silent station as long as it can. Returns a socket on host b that
-/// receives what host a sends to the station, and sends in the station's place.
+/// Makes host a wait for the silent station as long as the settings allow. Returns a socket on host
+/// b that receives the frames for the station, and that sends in the station's name.
 fn patient(lab: &Lab) -> Result<PacketSocket> {
     addresses(lab)?;
     Knobs(&lab.a.namespace).set("mapped_wait", LONGEST)?;
@@ -86,7 +86,7 @@ pub fn asked(wire: &PacketSocket) -> Result<[u8; 4]> {
 }
 
 /// Returns a frame with the answer of the station `from`, which takes mapped connections between
-/// addresses of IPv4.
+/// IPv4 addresses.
 pub fn answer(lab: &Lab, from: [u8; 6], nonce: [u8; 4]) -> Vec<u8> {
     let payload = [&[ANSWER], &nonce[..], TAKES_MAPPED].concat();
     let packet = edp(0, 0, payload.len() as u16, &payload);
@@ -363,8 +363,8 @@ fn interrupted(lab: &Lab) -> Outcome {
     counted(lab, &[("EspActiveOpens", 1), ("MappedWaits", 1)])
 }
 
-/// Returns the results of the calls, one after the other, that a program makes on a socket whose
-/// connection attempt fails.
+/// Makes a program's calls, one after the other, on a socket whose connection attempt fails.
+/// Returns their results.
 fn trace(lab: &Lab, kind: (i32, i32)) -> Result<Vec<String>> {
     let to = internet([10, 0, 0, 99], 811);
     let mut seen = Vec::new();
@@ -422,8 +422,8 @@ fn ends_alike(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// The answer would wake a ring, whose next call expects `EINPROGRESS`. A call that blocks expects
-/// `EALREADY`.
+/// After the station's answer, a `connect` call that does not block fails with `EINPROGRESS`, which
+/// `io_uring` expects. A call that blocks must still fail with `EALREADY`.
 fn blocks_later(lab: &Lab) -> Outcome {
     let wire = patient(lab)?;
     let client = attempt(lab, 99, 818)?;

@@ -159,8 +159,8 @@ fn ipsec_at_the_client(lab: &Lab) -> Outcome {
     waits_for_keys(lab, &client, &to, "src 10.0.0.1 dst 10.0.0.2")
 }
 
-/// Checks that TCP carries the connection of `client` to `to` while a policy of host a for these
-/// addresses has no keys yet, and the core keeps packets until it has.
+/// Checks that TCP carries the connection of `client` to `to` while host a's IPsec policy for
+/// `addresses` has no keys yet. The kernel keeps the packets until there are keys.
 pub fn waits_for_keys(lab: &Lab, client: &Socket, to: &[u8], addresses: &str) -> Outcome {
     let host = &lab.a.namespace;
     let before = lab.a.counter("MappedTcpRoute")?;

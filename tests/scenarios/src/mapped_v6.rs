@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Mapped sockets that connect to neighbours of IPv6, at global, unique local and link-local
+//! Mapped sockets that connect to neighbours by IPv6, at global, unique local and link-local
 //! addresses.
 
 use std::net::Ipv6Addr;
@@ -32,18 +32,18 @@ scenarios! {
 const SIX: (i32, i32) = (libc::AF_INET6, IPPROTO_ENET);
 const PLAIN6: (i32, i32) = (libc::AF_INET6, libc::IPPROTO_TCP);
 
-/// Prefixes of the hosts' global, unique local and link-local addresses. Host `a` has the number 1
-/// in each, and `b` has 2.
+/// Prefixes of the hosts' global, unique local and link-local addresses. The addresses of host `a`
+/// end in 1, and the addresses of `b` in 2.
 const PREFIXES: [&str; 3] = ["2001:db8::", "fd00::", "fe80::"];
 
-/// Encodes a `struct sockaddr_in6` with a scope.
+/// Encodes a `struct sockaddr_in6`. `scope` is the interface index of a link-local address, or 0.
 fn name(address: &str, port: u16, scope: u32) -> Result<Vec<u8>> {
     let mut name = internet6(address.parse::<Ipv6Addr>()?.octets(), port);
     name[24..28].copy_from_slice(&scope.to_ne_bytes());
     Ok(name)
 }
 
-/// Gives the hosts all addresses.
+/// Gives each host an address of each of [`PREFIXES`].
 fn prepare(lab: &Lab) -> Outcome {
     addresses(lab)?;
     for (host, number) in [(&lab.a, 1), (&lab.b, 2)] {
@@ -71,8 +71,8 @@ fn carried(client: &Socket, server: &Socket, by_esp: bool) -> Outcome {
     exchange(client, server)
 }
 
-/// Returns the names of a connection: the client's own and its peer's, the server's own and its
-/// peer's, and the address from `accept`. The ports are left out.
+/// Returns the addresses that calls report for a connection: `getsockname` and `getpeername` at
+/// both ends, and `accept`. Checks the ports, and sets them to zero.
 fn names_of(listener: &Socket, client: &Socket, port: u16, by_esp: bool) -> Result<Vec<Vec<u8>>> {
     let (server, from) = listener.accept(0)?;
     carried(client, &server, by_esp)?;
@@ -92,7 +92,8 @@ fn names(lab: &Lab) -> Outcome {
     for ((from, to), number) in [((&lab.a, &lab.b), 2), ((&lab.b, &lab.a), 1)] {
         for prefix in PREFIXES {
             for bound in [false, true] {
-                // The scope comes from the address, or from the device that the socket is bound to.
+                // A link-local address needs a scope, from the address itself or from the device
+                // that the socket is bound to.
                 let is_local = prefix == "fe80::" && !bound;
                 let scope = if is_local { from.ifindex } else { 0 };
                 let mut results = Vec::new();
@@ -136,12 +137,12 @@ fn resolves(lab: &Lab) -> Outcome {
         carried(&client, &server, true).context(prefix)?;
         same(lab.a.counter("MappedWaits")?, round, "waits")?;
     }
-    // Nobody has this address. The error is that of TCP.
+    // No host has this address, so `connect` fails with TCP's error.
     let client = stream(&lab.a, SIX.0, SIX.1)?;
     let connected = client.connect_bytes(&name("fd00::77", 720, 0)?);
     ensure!(connected.is_err(), "nobody answered");
     same(lab.a.counter("MappedTcpNeighbour")?, 1, "neighbours")?;
-    // While the neighbour is being resolved, the client's own name is that of TCP.
+    // While the neighbour is being resolved, `getsockname` returns the same address as with TCP.
     let mut names = Vec::new();
     for kind in [PLAIN6, SIX] {
         let client = stream(&lab.a, kind.0, kind.1)?;
@@ -188,7 +189,8 @@ fn solicits(lab: &Lab) -> Outcome {
     let listener = listener(&lab.b, SIX, 725, 4)?;
     let client = dial(&lab.a, SIX, &name("fd00::2", 725, 0)?)?;
     carried(&client, &listener.accept(0)?.0, true)?;
-    // The core has solicited both from the link-local address.
+    // The core's solicitations for both addresses come from the link-local address. The module has
+    // sent one from `fd00::1` to the neighbour that exists.
     let wanted = vec![("fd00::2".parse()?, lab.b.mac)];
     let seen = solicitations(&wire, "fd00::1".parse()?);
     same(seen, wanted, "solicitations")
@@ -198,7 +200,8 @@ fn listeners(lab: &Lab) -> Outcome {
     prepare(lab)?;
     make_known(lab)?;
     let (six, four) = (name("fd00::2", 730, 0)?, internet([10, 0, 0, 2], 730));
-    // A listener of both families takes both, and one with `IPV6_V6ONLY` those of IPv6.
+    // A listener at `::` accepts clients of both families. With `IPV6_V6ONLY` it accepts only IPv6
+    // clients.
     for only in [0, 1] {
         let listener = stream(&lab.b, SIX.0, SIX.1)?;
         listener.set_int_option(libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, only)?;
@@ -215,14 +218,14 @@ fn listeners(lab: &Lab) -> Outcome {
             carried(&client, &listener.accept(0)?.0, true)?;
         }
     }
-    // A client with `IPV6_V6ONLY` connects to IPv6.
+    // ESP also carries the connection of a client with `IPV6_V6ONLY`.
     let both = listener(&lab.b, SIX, 730, 4)?;
     let client = stream(&lab.a, SIX.0, SIX.1)?;
     client.set_int_option(libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 1)?;
     client.connect_bytes(&six)?;
     carried(&client, &both.accept(0)?.0, true)?;
     drop(both);
-    // A listener at one address takes that one.
+    // A listener that is bound to one address refuses connections to other addresses.
     let one = stream(&lab.b, SIX.0, SIX.1)?;
     one.bind_bytes(&six)?;
     one.listen(4)?;
@@ -233,7 +236,7 @@ fn listeners(lab: &Lab) -> Outcome {
         refused(client.connect_bytes(&to), libc::ECONNREFUSED, "elsewhere")?;
     }
     drop(one);
-    // A listener of IPv4 takes none of IPv6.
+    // An IPv4 listener refuses IPv6 clients.
     let _four = listener(&lab.b, MAPPED, 730, 4)?;
     let client = stream(&lab.a, SIX.0, SIX.1)?;
     refused(client.connect_bytes(&six), libc::ECONNREFUSED, "IPv6")
@@ -244,8 +247,8 @@ fn left_to_tcp(lab: &Lab) -> Outcome {
     make_known(lab)?;
     let before = lab.a.counter("EspActiveOpens")?;
     let _listener = listener(&lab.a, SIX, 740, 16)?;
-    // A link-local address without its device, one with a wrong device, a group, an unreachable
-    // network, own addresses, and a short address.
+    // A link-local address without a device, a link-local address with a wrong device, a multicast
+    // group, an unreachable network, own addresses, and an address that is too short.
     let other = lab.a.ifindex + 1000;
     let mut cases = vec![
         name("fe80::2", 740, 0)?,
@@ -265,13 +268,13 @@ fn left_to_tcp(lab: &Lab) -> Outcome {
         same(outcome(SIX)?, outcome(PLAIN6)?, &format!("{to:?}"))?;
     }
     same(lab.a.counter("EspActiveOpens")?, before, "SYNs of ESP")?;
-    // TCP has the labels that a program chooses for its flows.
+    // The program may set flow labels, which ESP does not have. So TCP carries the connection.
     let far = listener(&lab.b, SIX, 741, 4)?;
     let client = stream(&lab.a, SIX.0, SIX.1)?;
     client.set_int_option(libc::IPPROTO_IPV6, IPV6_FLOWINFO_SEND, 1)?;
     client.connect_bytes(&name("fd00::2", 741, 0)?)?;
     carried(&client, &far.accept(0)?.0, false)?;
-    // The client takes an address that is not its host's, as a transparent proxy does.
+    // The client binds an address that its host does not have, as a transparent proxy does.
     let routes = lab.a.counter("MappedTcpRoute")?;
     let client = stream(&lab.a, SIX.0, SIX.1)?;
     client.set_int_option(libc::IPPROTO_IPV6, IPV6_FREEBIND, 1)?;
@@ -307,7 +310,7 @@ fn routes(lab: &Lab) -> Outcome {
     connect("fd00::2", true)?;
     connect("2001:db8:5::2", false)?;
     same(lab.a.counter("MappedTcpRoute")?, 1, "routes")?;
-    // Without the gateway, the same address is a neighbour's.
+    // Without the gateway, the same address belongs to a neighbour.
     (lab.a.namespace).ip(&format!("route replace 2001:db8:5::/64 dev {DEVICE}\n"))?;
     connect("2001:db8:5::2", true)?;
     if !has("xfrm_user")? {
@@ -342,8 +345,9 @@ fn stranger(lab: &Lab) -> Outcome {
     let right = option6(own, far, 760);
     ensure!(answer_to(lab, &right, 3000, 760)? & flag::SYN != 0);
     let wrong = [
-        // Clients: another host's address, the server's own, one of another family, and none.
-        // Servers: another host's address, a group, the loopback address, and another family's.
+        // Four wrong clients: another host's address, the server's own, an IPv4-mapped one, and the
+        // unspecified one. Then four wrong servers: another host's address, a multicast group, the
+        // loopback address, and an IPv4-mapped one.
         option6(address("fd00::99")?, far, 760),
         option6(far, far, 760),
         option6(address("::ffff:10.0.0.1")?, far, 760),
@@ -363,7 +367,7 @@ fn stranger(lab: &Lab) -> Outcome {
     refuses(3001, &wrong)?;
     let count = wrong.len() as u32;
     same(lab.b.counter("MappedInForeign")?, count, "refused")?;
-    // An address beyond the link, for which the host claims to be a neighbour.
+    // Addresses behind a gateway, although the neighbour table has entries for them.
     let mac = print_mac(lab.a.mac);
     (lab.b.namespace).ip(&format!(
         "neigh replace 2001:db8:77::1 lladdr {mac} dev {DEVICE} nud permanent\n\
@@ -377,13 +381,14 @@ fn stranger(lab: &Lab) -> Outcome {
     ];
     refuses(3050, &beyond)?;
     let count = count + beyond.len() as u32;
-    // The address has moved to another host.
+    // The client's address has moved to another host.
     knows(NOBODY)?;
     ensure!(answer_to(lab, &right, 3100, 760)? & flag::RST != 0);
     same(lab.b.counter("MappedInForeign")?, count + 1, "refused")
 }
 
-/// An open connection stays, and a new one goes to the address's new owner.
+/// After an address has moved to another host, an open connection stays, and a new connection goes
+/// to the new host.
 fn moved(lab: &Lab) -> Outcome {
     prepare(lab)?;
     make_known(lab)?;
@@ -403,7 +408,7 @@ fn moved(lab: &Lab) -> Outcome {
     refused(second.connect_bytes(&to), libc::EINPROGRESS, "connect")?;
     let is_query = |frame: &[u8]| frame.starts_with(&NOBODY);
     wire.wait_for(patience(), is_query).context("a query")?;
-    // The address is withdrawn: the open connection stays, as one of IPv4 does.
+    // The open connection also stays when its own address is removed, as with IPv4.
     (lab.a.namespace).ip(&format!("address del fd00::1/64 dev {DEVICE}\n"))?;
     exchange(&first, &server)
 }
@@ -416,7 +421,8 @@ fn older_host(lab: &Lab) -> Outcome {
     ))?;
     Knobs(&lab.a.namespace).set("mapped_wait", 100_000)?;
     rule(&lab.a, "allow fd00::99/128 0-65535 0\n")?;
-    // Host `b` answers for the older one. The answer lacks the bit of IPv6.
+    // Host `b` answers in the name of an older host. The answer does not announce that the host
+    // takes mapped connections of IPv6.
     let wire = lab.b.packets(ETH_P_EDP)?;
     let client = stream(&lab.a, SIX.0, SIX.1)?;
     client.set_nonblocking(true)?;
@@ -448,7 +454,7 @@ fn rules(lab: &Lab) -> Outcome {
     // A client remembers the server's refusal for a while, so the server gets only the first rule.
     for (host, cases) in [(&lab.a, &cases[..]), (&lab.b, &cases[..1])] {
         for &(line, by_esp) in cases {
-            // At the server, a rule is about its clients.
+            // The server's rules name addresses of its clients.
             let line = match host.mac == lab.b.mac {
                 true => line.replace("fd00::2/", "fd00::1/"),
                 false => line.to_string(),
