@@ -164,7 +164,7 @@ fn other_types() -> Outcome {
 }
 
 /// sysfs shows the given values, and the defaults of other parameters. Every user can read the
-/// parameters, and none can be written.
+/// parameters, and no user can write them.
 fn shown_parameters() -> Outcome {
     let _restore = Restore;
     for (given, shown) in [

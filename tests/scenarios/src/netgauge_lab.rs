@@ -180,7 +180,7 @@ fn missing() -> Outcome {
     nothing_left()
 }
 
-/// Arguments of a run over ESP that does not end in the scenario's time.
+/// Arguments of a netgauge run over ESP that takes longer than the scenario.
 const ENDLESS: &str = "lab all-to-all --hosts 4 -m esp -s 64K -c 2000000000 --give-up 30 --no-plot";
 
 /// Waits until there are connections in the lab.

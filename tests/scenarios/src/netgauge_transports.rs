@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Measures between two hosts by every transport that netgauge has.
+//! Runs netgauge between two hosts with every transport that it has.
 
 use std::collections::BTreeSet;
 use std::process::Output;

@@ -177,9 +177,10 @@ fn priorities() -> Outcome {
     switch.down()
 }
 
-/// While `measure` runs, announces a message of `size` bytes on each of `pairs` whenever the
-/// previous message of that pair has been answered. `measure` begins once each pair has had an
-/// answer, and gets each pair's number of answered bytes.
+/// While `measure` runs, sends one question of `size` bytes after the other over each of `pairs`,
+/// and waits for each answer. Each question begins with an announcement, for which the receiver
+/// must give a turn. `measure` begins once each pair has had an answer, and gets each pair's number
+/// of answered bytes.
 fn beside_announcers<T>(
     pairs: &[(Socket, Socket)],
     size: usize,

@@ -101,7 +101,8 @@ fn esp(lab: &Lab) -> Outcome {
     })
 }
 
-/// Each part of the lists has more text than the first buffer that the kernel allocates for it.
+/// The sockets of each kind (datagram sockets, listeners, connections, bound sockets) have more
+/// text than fits the first buffer that the kernel allocates.
 fn many(lab: &Lab) -> Outcome {
     let listener = lab.b.esp_listener(2806, 300)?;
     let mut held = Vec::new();

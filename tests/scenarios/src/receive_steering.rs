@@ -23,8 +23,8 @@ fn share_of_the_other(lab: &Lab, steering: bool) -> Result<f64> {
     let before = taken_in()?;
     ensure!(before.len() >= 2, "a guest with one processor");
     run_on(0)?;
-    // A driver that polls hands packets over to other processors, like the driver of a network
-    // card. A veth device polls only if its peer does not segment TCP.
+    // Make the veth device poll, like the driver of a network card, and hand packets over to other
+    // processors. A veth device polls only if its peer does not segment TCP.
     send_single_packets(&lab.a.namespace)?;
     lab.a
         .namespace

@@ -51,8 +51,8 @@ fn sender(lab: &Lab) -> Outcome {
         expect(1, "the smallest window").with_context(|| format!("round {round}"))?;
     }
     knobs.set("burst_length", 80)?;
-    // A timer of the connection may expire between this change and the count of the packets. Then
-    // the sender recomputes its window.
+    // A timer of the connection may expire before the packets are counted. Then the sender
+    // recomputes its window.
     let first = expect_either([1, 60], "a window that was opened before the change")?;
     let mut expect = |count, what: &str| expect_either([count; 2], what).map(drop);
     expect(60, "a larger window, as large as the SYN told")?;

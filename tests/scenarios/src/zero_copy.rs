@@ -64,7 +64,7 @@ fn acknowledged(lab: &Lab) -> Outcome {
     none_left(&client)
 }
 
-/// Packets that are lost before they reach a device of this host are not copied.
+/// Packets that the queueing discipline loses are not copied.
 fn uncopied(lab: &Lab) -> Outcome {
     let (client, server) = lab.esp_pair(901)?;
     lab.a.queue("add", LOSING)?;
