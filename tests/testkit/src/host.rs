@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! A host: the sockets of one network device, and the order of their calls to the engine.
+//! A host: its sockets and network devices, and the order of the calls to the engine.
 
 use std::collections::VecDeque;
 
@@ -86,7 +86,7 @@ pub trait Host {
     /// already set to expire earlier.
     fn arm(&mut self, _id: usize) {}
 
-    /// Arms the timer of the ACK queue that a socket's device has. The timer expires at the queue's
+    /// Arms the timer of the ACK queue on a socket's device. The timer expires at the queue's
     /// [deadline](AckQueue::deadline). Does nothing if the timer is already set to expire earlier.
     fn arm_queue(&mut self, _id: usize) {}
 

@@ -498,8 +498,8 @@ impl Host for Pair {
         (&mut side.device, &mut side.socket)
     }
 
-    /// Arms the timer. Also checks `earliest_new_deadline`: a caller that skips a call of
-    /// `deadline`, because that function allows it, must miss no expiry.
+    /// Arms the timer. Also checks `earliest_new_deadline`: a caller that relies on it, and does
+    /// not call `deadline`, must miss no expiry.
     fn arm(&mut self, id: usize) {
         let now = self.now;
         let side = &mut self.sides[id];

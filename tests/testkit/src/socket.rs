@@ -244,8 +244,8 @@ impl<P: Payload> Socket<P> {
         self.mss as u32 + self.overhead
     }
 
-    /// Returns the receive queue as the engine sees it. If no whole record is queued, the arriving
-    /// record has room in addition to the receive buffer.
+    /// Returns the receive queue as the engine sees it. If no whole record is queued, the queue
+    /// counts as empty, so that a record fits that is larger than the receive buffer.
     pub fn room(&self) -> Room {
         let room = Room {
             queued: self.receive.len() as u32 * self.packet_cost(),
@@ -443,7 +443,7 @@ impl<P: Payload> Socket<P> {
     }
 
     /// Returns the payloads that were delivered because of the last packet, in order. These are the
-    /// packet's own payload, and the payloads of the packets kept behind it.
+    /// packet's own payload, and the payloads of the kept packets that follow it.
     pub fn take_delivered(&mut self) -> Vec<P> {
         std::mem::take(&mut self.delivered)
     }
@@ -641,8 +641,8 @@ impl<P: Payload> Socket<P> {
         }
     }
 
-    /// If the packets behind the first `keep` packets were never sent, cuts them, because they are
-    /// too large. Otherwise pauses the engine, which asks for the [cut](Outcome::cut) later.
+    /// Cuts the packets behind the first `keep` packets if none of them was ever sent. Otherwise
+    /// pauses the engine, which asks for the [cut](Outcome::cut) later.
     pub fn cut_or_pause(&mut self, keep: usize, now: Nanos) {
         let from = self.head.add(keep as u16);
         if self.conn().is_unsent(from) {
