@@ -18,8 +18,8 @@ use crate::layout::Layout;
 /// same protocol with copying sends (`copy`).
 const BASES: [&str; 4] = ["tcp", "raw", "usual", "copy"];
 
-/// Returns the figure with which `figure` is compared for the ratio to `base`; `None` if that
-/// figure was not measured.
+/// Returns the figure by which `figure` is divided for the ratio to `base`; `None` if that figure
+/// was not measured.
 fn base_of<'a>(base: &str, figure: &Figure, figures: &'a [Figure]) -> Option<&'a Figure> {
     let (transport, name) = match base {
         "usual" => (figure.transport.as_str(), figure.name.strip_prefix(JUMBO)?),
@@ -225,8 +225,8 @@ impl Verdict {
 }
 
 /// Formats a line for each figure: its instructions and ratios, each followed by its limit in
-/// brackets. Below these lines are the figures that exceed their budgets, and the figures far below
-/// their budgets.
+/// brackets. Below these lines, lists the figures that exceed their budgets, and the figures far
+/// below theirs.
 pub fn table(figures: &[Figure], verdicts: &[Verdict]) -> String {
     let mut text = String::from(
         "Instructions of both ends together: message-N is half a round trip of N bytes (median; p99- its 99th percentile),\n\

@@ -14,7 +14,7 @@ pub const JUMBO: &str = "jumbo-";
 /// A measured number of instructions. It includes the work of both ends.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figure {
-    /// The transport, by netgauge's name.
+    /// netgauge's name for the transport.
     pub transport: String,
     /// The figure's name in the budgets, one of the names in [`super::series::SERIES`]. With the
     /// prefix `kernel-` or `softirq-`, the figure counts only the instructions that are executed in

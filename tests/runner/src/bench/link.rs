@@ -58,8 +58,8 @@ impl Link {
         format!("--connect {address} --interface {device}")
     }
 
-    /// Returns netgauge's arguments that name both ends, for a process that runs both ends (see
-    /// `guest/init`).
+    /// Returns netgauge's arguments that name both ends, for a process that runs client and server
+    /// (see `guest/init`).
     pub fn ends(self) -> String {
         let [client, server] = self.devices();
         format!("a/{client} b/{server}")

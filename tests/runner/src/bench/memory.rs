@@ -5,10 +5,10 @@
 //! figures.
 //!
 //! Two runs differ only in their number of messages or bytes, and the difference of their counts
-//! gives the figure, as for `make profile`. Before and after each run the guest makes a system call
-//! that nothing else makes. At each of these calls the plugin records its totals. The plugin does
-//! not count while the guest waits for the runner. During this time the guest's clock runs ahead,
-//! and the kernel's timers run with the clock.
+//! gives the figure; `make profile` counts in the same way. Before and after each run the guest
+//! makes a system call that nothing else makes. At each of these calls the plugin records its
+//! totals. The plugin does not count while the guest waits for the runner. During this time the
+//! guest's clock runs ahead, and the kernel's timers run with the clock.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -33,10 +33,10 @@ use crate::step;
 /// this share of the clock's count.
 const TOLERANCE: f64 = 0.01;
 
-/// The largest relative difference that is allowed between the two counts for a figure. netgauge
-/// itself reads the clock for a figure. The clock's count therefore excludes netgauge's work
-/// between two messages, some 130 instructions, and includes the time in which both ends wait for a
-/// timer.
+/// The largest relative difference that is allowed between the two counts for a figure. The clock's
+/// count is the time that netgauge itself measures. Unlike the plugin's count, it excludes
+/// netgauge's work between two messages, some 130 instructions, and includes the time in which both
+/// ends wait for a timer.
 const TOLERANCE_OF_FIGURES: f64 = 0.02;
 
 /// Numbers of blocks that are copied from `/dev/zero` to `/dev/null` to compare the plugin with the
@@ -46,8 +46,8 @@ const BLOCKS: [u64; 2] = [2000, 22_000];
 /// A string instruction is listed if it takes at least this share of a figure's instructions.
 const LISTED: f64 = 0.002;
 
-/// Ratios to a number below this are not printed, because the guest's other activity adds more than
-/// that.
+/// A ratio is not printed if its divisor is below this number, because the guest's other activity
+/// adds more than that.
 const LEAST: f64 = 0.5;
 
 /// Names of the numbers in the table.
@@ -123,7 +123,7 @@ impl Work {
         }
     }
 
-    /// Returns the number of half round trips or KiB of the second run less that of the first run.
+    /// Returns by how many half round trips or KiB the second run exceeds the first.
     fn units(self) -> f64 {
         match self {
             Self::Messages([few, many]) => 2.0 * (many - few) as f64,
@@ -209,8 +209,8 @@ impl From<Totals> for Counts {
 }
 
 impl Counts {
-    /// Returns these counts less the counts `less`, divided by `units`. The counts `less` were
-    /// taken earlier, or for less work.
+    /// Returns the difference between `self` and `less`, divided by `units`. `less` was counted
+    /// earlier, or for less work.
     fn beyond(&self, less: &Self, units: f64) -> Self {
         let mut more = self.clone();
         for (number, other) in more.numbers.iter_mut().zip(less.numbers) {
@@ -234,7 +234,7 @@ struct Row {
     transport: &'static str,
     /// The counts of one unit of work: half a round trip or a KiB.
     counts: Counts,
-    /// The number of instructions of one unit by the guest's clock, as netgauge read the clock.
+    /// The number of instructions of one unit by the guest's clock, as netgauge measured them.
     clock: f64,
 }
 
@@ -287,8 +287,8 @@ impl Counter {
         serde_json::from_str(&line).context("the plugin's counts")
     }
 
-    /// Runs `command` in the guest's shell. Returns the plugin's counts of this time, and the
-    /// command's output.
+    /// Runs `command` in the guest's shell. Returns the plugin's counts while it ran, and its
+    /// output.
     fn count(&mut self, guest: &mut Commands, command: &str) -> Result<(Counts, Ended)> {
         let mark = MARK.1;
         let line = format!(

@@ -44,7 +44,8 @@ pub fn over(link: Link) -> String {
     format!("{} --format json", link.to_server())
 }
 
-/// Returns the arguments for `link` of `netgauge polled`, in which one thread holds both ends.
+/// Returns the arguments of `netgauge polled` for `link`. In `netgauge polled`, one thread holds
+/// both ends.
 pub fn between_ends(link: Link) -> String {
     format!("{} --format json", link.ends())
 }
@@ -90,7 +91,7 @@ pub fn run(layout: &Layout, options: &Options) -> Result<bool> {
     Ok(verdicts.iter().all(Verdict::is_good))
 }
 
-/// Measures all figures as a part of the tests, except the shares that [`shares`] counts.
+/// Measures, as a part of the tests, all figures except the shares that [`shares`] counts.
 ///
 /// # Errors
 /// The errors of [`run`].
@@ -213,9 +214,8 @@ fn measure(guest: &mut Commands, series: &Series) -> Result<Vec<Figure>> {
     Ok(report.figures(series))
 }
 
-/// Returns figures that count a part of the instructions for a message and for a byte. One part is
-/// executed in the kernel; the other, which is contained in it, is executed in the kernel's
-/// softirqs.
+/// For a message and for a byte, returns how many of the instructions are executed in the kernel,
+/// and how many of these in softirqs.
 fn in_kernel(guest: &mut Commands, figures: &[Figure]) -> Result<Vec<Figure>> {
     step::say("counting where the instructions are executed");
     let mut tracer = Tracer::new(guest)?;

@@ -6,9 +6,9 @@ use super::figures::Reading;
 use super::link::Link;
 use super::{between_ends, over};
 
-/// Transports of the figures of small messages, by netgauge's names.
+/// netgauge's names for the transports that are measured with small messages.
 pub const TRANSPORTS: [&str; 5] = ["tcp", "udp", "raw", "edp", "esp"];
-/// Transports of all other figures: streams.
+/// The transports that are measured with streams.
 pub const STREAMS: [&str; 2] = ["tcp", "esp"];
 
 /// Transports of long blocks: streams whose sends copy, and the same streams with sends that do not
@@ -184,7 +184,8 @@ impl Series {
         self.with(self.tests)
     }
 
-    /// Returns the options with fewer tests, for a first run whose figures are not used.
+    /// Returns netgauge's arguments for a first run, which has fewer tests and whose figures are
+    /// not used.
     pub fn first_arguments(&self) -> String {
         self.with((self.tests / 5).max(1))
     }
@@ -203,8 +204,8 @@ impl Series {
     }
 }
 
-/// Prefixes of the names of shares: the kernel's share and the softirqs' share, see
-/// [`super::shares`].
+/// Prefixes of the names of figures that count a share of another figure: the share of the kernel
+/// and the share of softirqs, see [`super::shares`].
 pub const SHARES: [&str; 2] = ["kernel-", "softirq-"];
 
 /// The requested figures: all, or those whose names match a pattern.

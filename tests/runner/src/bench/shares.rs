@@ -6,8 +6,8 @@
 //!
 //! Treydte (2007, 6.4) calls the work of softirqs hidden overhead and could not measure it. Here,
 //! two runs differ only in their number of messages or bytes, and the difference of their counts
-//! gives the shares, as for `make profile`. Only the shares come from this difference. The total
-//! comes from netgauge, because netgauge's median excludes the kernel's occasional other work.
+//! gives the shares. The total does not come from this difference but from netgauge, because
+//! netgauge's median excludes the kernel's occasional other work.
 
 use anyhow::{ensure, Result};
 
@@ -34,8 +34,8 @@ pub struct Shares {
     pub softirq: f64,
 }
 
-/// Returns two figures' names, each with the figure's shares: the first figure is half a round
-/// trip, the second is a byte. The number of bytes transferred is [`BYTES`] multiplied by `times`.
+/// Measures the shares of half a round trip and of a byte of a stream, and returns each with the
+/// name of its figure. The streams transfer [`BYTES`] multiplied by `times`.
 ///
 /// # Errors
 /// If the guest ends, or the transport fails.
@@ -88,7 +88,8 @@ impl Shares {
         })
     }
 
-    /// Returns these shares of the figure `of`, as figures with budgets of their own.
+    /// Multiplies the figure `of` by each share. The products are figures too, with budgets of
+    /// their own.
     pub fn figures(&self, of: &Figure) -> [Figure; 2] {
         let [kernel, softirq] = SHARES;
         [(kernel, self.kernel), (softirq, self.softirq)].map(|(part, share)| Figure {

@@ -3,8 +3,8 @@
 //! Checks that the guest's kernel does not set or copy memory with byte-wise string instructions.
 //!
 //! A kernel that assumes fast string instructions (ERMS, FSRM, FSRS) sets or copies in steps of one
-//! byte. QEMU counts each step as an instruction, but a real processor executes no instruction for
-//! it. An unrolled loop moves 8 bytes with one to three instructions.
+//! byte. QEMU counts each step as an instruction; a real processor counts one instruction for all
+//! steps. An unrolled loop moves 8 bytes with one to three instructions.
 
 use anyhow::{ensure, Context, Result};
 
