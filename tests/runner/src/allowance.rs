@@ -4,8 +4,8 @@
 //! towards its deadline.
 //!
 //! On a busy host QEMU's threads wait for processors. If a guest gets half of the processor time
-//! that it wants, it has twice as long until its deadline. If a guest hangs, idle or not, it
-//! reaches its deadline.
+//! that it wants, it has twice as long until its deadline. A guest that hangs still reaches its
+//! deadline, whether it is idle or spins.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -73,7 +73,8 @@ impl Turns {
 
     /// Returns the share of the wanted processor time that the process got; 1 if it wanted none.
     fn share_since(self, before: Self) -> f64 {
-        // A thread that has ended is missing in `self`, so a difference may be negative.
+        // The times of a thread that has ended are missing in `self`, so a sum may be smaller than
+        // before.
         let ran = self.ran.saturating_sub(before.ran) as f64;
         let wanted = ran + self.waited.saturating_sub(before.waited) as f64;
         if wanted > 0.0 {

@@ -31,7 +31,7 @@ impl Architecture {
         }
     }
 
-    /// Returns QEMU's program.
+    /// Returns the name of the QEMU program that emulates this architecture.
     pub fn qemu(self) -> &'static str {
         match self {
             Self::Amd64 => "qemu-system-x86_64",
@@ -47,7 +47,7 @@ impl Architecture {
         }
     }
 
-    /// Returns QEMU's name for the processor. On Arm, pointer authentication uses an
+    /// Returns QEMU's name for the processor to emulate. On Arm, pointer authentication uses an
     /// implementation-defined algorithm, because emulating the architected one would take most of
     /// the guest's time.
     pub fn processor(self) -> &'static str {
@@ -58,9 +58,9 @@ impl Architecture {
     }
 
     /// Returns the processor for a guest whose clock counts instructions. QEMU counts each step of
-    /// a repeated string instruction. If the processor had the feature ERMS, FSRM or FSRS, the
-    /// kernel would use these instructions byte by byte, and each byte that it copies (ERMS, FSRM)
-    /// or sets (FSRS) would cost an instruction.
+    /// a repeated string instruction. With the features ERMS and FSRM, the kernel would copy memory
+    /// by a string instruction that takes a step per byte; with FSRS, it would also set memory so.
+    /// The processor therefore has none of these features.
     pub fn counted_processor(self) -> &'static str {
         match self {
             Self::Amd64 => "max,-erms,-fsrm,-fsrs",
@@ -76,8 +76,8 @@ impl Architecture {
         }
     }
 
-    /// Returns options of the kernel. On a busy host the emulated timer may fail the kernel's timer
-    /// check, and the kernel would then panic.
+    /// Returns options for the kernel's command line. On a busy host the emulated timer may fail
+    /// the kernel's timer check, and the kernel would then panic.
     pub fn kernel_options(self) -> &'static str {
         match self {
             Self::Amd64 => "no_timer_check ",

@@ -13,14 +13,14 @@ use crate::commands::json;
 /// The host that answers the questions; its port is the bottleneck.
 pub const RECEIVER: &str = "h0";
 
-/// For each size of questions in bytes, the largest 99th percentile of ESP's times in microseconds
-/// that is allowed while at most `MOST_STREAMS` streams run.
+/// Pairs of a question's size in bytes and a limit in microseconds. While at most `MOST_STREAMS`
+/// streams run, the 99th percentile of ESP's times may not exceed the limit.
 const MOST: [(u64, f64); 2] = [(100, 900.0), (10_000, 2_500.0)];
 const MOST_STREAMS: u32 = 16;
 
-/// The least share of the rate, in payload, that ESP's streams must have. If each question follows
-/// the previous answer without a pause, streams and questions together must also have this share.
-/// 0.983 is the largest possible share.
+/// The least share of the port's rate that the payload of ESP's streams must have. If each question
+/// follows the previous answer without a pause, the payload of the questions counts, too. 0.983 is
+/// the largest possible share.
 const LEAST_SHARE: f64 = 0.97;
 
 /// While a stream waits for its turn, each other stream has at most this many turns. A turn is the
@@ -122,9 +122,9 @@ pub fn read(text: &str, protocol: &str, (streams, pause): (u32, u32)) -> Result<
 }
 
 impl Row {
-    /// Returns the share of the rate (bit/s) that streams and questions have together. The
-    /// calculation assumes that each question takes the median time, and that the next one follows
-    /// `pause` milliseconds after its answer.
+    /// Returns the share of the rate (bit/s) that streams and questions use together. Assumes that
+    /// each question takes the median time, and that the next one follows `pause` milliseconds
+    /// after its answer.
     fn all(&self, rate: f64, pause: u32) -> f64 {
         let every = self.median_ns as f64 + f64::from(pause) * 1e6;
         let questions = self.size as f64 * 8e9 / every.max(1.0);
@@ -132,7 +132,6 @@ impl Row {
     }
 }
 
-/// Formats the table.
 pub fn print(lines: &[Line]) -> String {
     let mut text = "\nOne host asks, so many ms after each answer, while others stream to the same receiver: times of questions in us,\n\
                     without streams and beside them; the streams' share of the rate, and that of all, and the longest time in ms that a stream waited; frames dropped with all \

@@ -47,13 +47,14 @@ pub fn run(layout: &Layout) -> Result<Total> {
     }
     parts.push(module);
     if !module_is_there {
-        // Parts that need the module report their own failure, and the scenarios count as failed.
+        // The part `module` already has the failed build. The scenarios, which need the module,
+        // count as failed.
         let nothing = Err(anyhow::anyhow!("there is no module to run them with"));
         parts.push(part("scenarios", nothing));
         return Ok(Total(parts));
     }
-    // Each of these two guests keeps one processor busy. They run beside the scenarios, whose
-    // guests pause at times.
+    // Each of these two guests keeps one processor busy. They run at the same time as the
+    // scenarios, whose guests pause at times.
     let guests = || {
         let dissector = dissector::check(layout);
         [dissector, part("bench", bench::check(layout))]
@@ -69,7 +70,7 @@ pub fn run(layout: &Layout) -> Result<Total> {
     Ok(Total(parts))
 }
 
-/// Returns the part that ran. If it could not run, returns a failed part named `name`.
+/// Returns the part in `outcome`; if that is an error, a failed part named `name`.
 fn part(name: &str, outcome: Result<Part>) -> Part {
     outcome.unwrap_or_else(|error| Part::single::<()>(name, Err(error)))
 }
@@ -110,8 +111,8 @@ fn crates(layout: &Layout) -> Result<Part> {
     Ok(part)
 }
 
-/// Runs the model checker. Its table is printed at the end, because other tests print while the
-/// model checker runs.
+/// Runs the model checker. Prints its table only at the end, because other tests print while it
+/// runs.
 fn model(layout: &Layout) -> Part {
     step::say(
         "exploring what becomes of connections when packets are lost, beside the tests that follow",

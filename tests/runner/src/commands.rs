@@ -189,8 +189,8 @@ impl Commands {
         })
     }
 
-    /// Boots a guest like [`Commands::boot_from`], but in a tree that is shared as "toolbox", with
-    /// another directory shared as "share".
+    /// Boots a guest like [`Commands::boot_from`]. Its commands run in the tree that `shared` has
+    /// as "toolbox", and find the directory "share" there as `/share`.
     ///
     /// # Errors
     /// The errors of [`Commands::boot_from`].
@@ -225,7 +225,7 @@ impl Commands {
                 Said::Kernel(line) if fault.is_ok() => {
                     fault = check(&self.guest, &line);
                     if fault.is_err() {
-                        // Reads on, so that the log contains the whole report.
+                        // Keep reading, so that the log contains the whole report.
                         self.guest.extend(REPORT);
                     }
                 }

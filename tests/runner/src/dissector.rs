@@ -25,7 +25,7 @@ const SCRIPT: &str = "tools/wireshark/enet.lua";
 /// Time limit for the recording; many times the usual duration.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// Bytes of the Ethernet header.
+/// Length of the Ethernet header in bytes.
 const ETHERNET: usize = 14;
 
 /// The fields that tshark prints of each frame, in this order.
@@ -317,7 +317,7 @@ fn remarks(rows: &[Vec<String>]) -> Result<()> {
     let wrong: Vec<_> = wrong.collect();
     // The recording has one malformed frame of each protocol.
     ensure!(wrong.len() == 2, "said to be wrong: {wrong:?}");
-    // The recording has all kinds of control messages; row 19 has the number of the kind.
+    // The recording has all kinds of control messages; column 19 has the number of the kind.
     for kind in ["1", "2", "3", "4"] {
         ensure!(
             rows.iter().any(|row| row[19] == kind),

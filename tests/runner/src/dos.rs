@@ -4,7 +4,7 @@
 //! stream.
 //!
 //! One guest, whose clock counts instructions, has two namespaces joined by a cable. In the guest,
-//! `scenarios --dos` makes the attacks, measures their cost, and judges it.
+//! `scenarios --dos` makes the attacks, measures their cost, and compares it with its limits.
 
 use std::time::Duration;
 

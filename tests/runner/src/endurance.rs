@@ -128,7 +128,7 @@ pub fn run(layout: &Layout, options: &Options) -> Result<bool> {
     }
 }
 
-/// The QEMU monitors of both guests, each of which cuts and restores the guest's end of the wire.
+/// The QEMU monitors of both guests. Each monitor cuts and restores its guest's end of the wire.
 struct Cable([Monitor; 2]);
 
 impl Cable {
@@ -157,7 +157,7 @@ fn figures(line: &str) -> Result<Option<Figures>> {
         .transpose()
 }
 
-/// Waits until the server listens, which the server shows by printing its first figures.
+/// Waits until the server listens. The server then prints its first figures.
 fn await_figures(server: &mut Guest) -> Result<()> {
     loop {
         match server.next()? {

@@ -40,8 +40,8 @@ const LEAST_FAIRNESS: f64 = 0.97;
 const LEAST_FAIRNESS_OF_TWO_WINDOWS: f64 = 0.95;
 
 /// ESP is judged for up to this number of senders. Each sender first sends an announcement, the
-/// packet that starts a transmission. The announcements of 64 senders would leave no room for a
-/// window in a port of 128 KiB.
+/// packet that starts a transmission. In a port with a buffer of 128 KiB, the announcements of 64
+/// senders would leave no room for a window of data.
 const MOST_JUDGED: u32 = 32;
 
 /// The least goodput of a stream on a lossy cable, as a share of its goodput without loss.
@@ -140,7 +140,7 @@ struct Port {
     marked_packets: u64,
 }
 
-/// The results of one protocol with one number of senders and one size.
+/// The results of one protocol for one number of senders and one size.
 #[derive(Clone, Debug)]
 struct Cell {
     /// Goodput as a share of the port's rate.
@@ -335,8 +335,8 @@ fn mode(protocol: &str) -> String {
     }
 }
 
-/// Measures the times from one host's requests to their answers while streams run. The host pauses
-/// for some milliseconds after each answer.
+/// Measures the times from one host's requests to their answers while streams run. After each
+/// answer, the host pauses before the next request.
 fn ask(
     guest: &mut Commands,
     options: &Options,

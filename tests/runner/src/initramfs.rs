@@ -119,12 +119,13 @@ pub struct Contents {
     pub programs: Vec<PathBuf>,
     /// Other files, each with its path relative to the root.
     pub files: Vec<(PathBuf, PathBuf)>,
-    /// The path of `enet.ko`, which the archive has in the directory of out-of-tree modules.
+    /// The path of `enet.ko`. In the archive, the module is in the directory of out-of-tree
+    /// modules.
     pub module: PathBuf,
 }
 
-/// Builds the module, and an archive that has only the module, `programs` and `files`. The archive
-/// is in the directory `place` of the products.
+/// Builds the module, and an archive with the tools, the module, `programs` and `files`. The
+/// archive is in the directory `place` of `build/`.
 ///
 /// # Errors
 /// If the module does not build, and the errors of [`build`].
@@ -174,7 +175,8 @@ pub fn build(layout: &Layout, contents: &Contents) -> Result<PathBuf> {
     Ok(archive)
 }
 
-/// Returns a line per input with its size and modification time. This program is an input, too.
+/// Returns a line for each input, with its size and modification time. The runner's own program is
+/// an input, too.
 fn describe_inputs(layout: &Layout, contents: &Contents) -> Result<String> {
     let own = std::env::current_exe().context("own path")?;
     let kernel = layout.kernel.join("release");

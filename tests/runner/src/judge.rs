@@ -99,8 +99,8 @@ impl fmt::Display for Total {
 pub struct Scenarios {
     awaited: BTreeMap<String, Option<Result<(), String>>>,
     unasked: Vec<String>,
-    /// The reports on behaviours: tests that ran over ESP or EDP, and were compared with TCP or
-    /// UDP.
+    /// The reports on behaviours, by name. A behaviour is a test that ran over ESP or EDP and was
+    /// compared with TCP or UDP.
     compared: BTreeMap<String, String>,
 }
 

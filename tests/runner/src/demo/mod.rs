@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
 //! `make demo`: the cost of a message by transport, the delay at a switch port with many senders,
-//! and how much faster an unmodified program gets its answers. It takes a minute, and shows the
-//! results on one screen and in one picture.
+//! and how much faster an unmodified program gets its answers over ESP than over TCP. It takes a
+//! minute, and shows the results on one screen and in one picture.
 //!
-//! `mk/demo` has built the module and the programs; the demonstration needs fewer programs than the
-//! tests.
+//! `mk/demo` builds the module and the programs before it starts this subcommand. The demonstration
+//! needs fewer programs than the tests.
 
 mod page;
 mod picture;
@@ -30,9 +30,9 @@ use crate::step;
 /// Time limit for a measurement; many times the usual duration.
 const PATIENCE: Duration = Duration::from_secs(900);
 
-/// The stream protocols that share a port: Linux' default TCP, and ESP. For each protocol, the
-/// number of rounds of many senders after which its median is reproducible. ESP needs few rounds,
-/// because its rounds are all alike.
+/// The stream protocols that share a port: Linux' default TCP, and ESP. Each has the number of
+/// rounds, with many senders, after which its median is reproducible. ESP's rounds are all alike,
+/// so few suffice.
 const STREAMS: [(&str, u32); 2] = [("cubic", 25), ("esp", 5)];
 
 /// Sizes at which the results are reproducible. With TCP, 32 senders of 64 KiB overflow a port in
