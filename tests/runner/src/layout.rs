@@ -24,7 +24,7 @@ pub enum Purpose {
     Debug,
 }
 
-/// The directories of the project and of the guests' kernel, which contain all other paths.
+/// The directories that contain all other paths: the project's and the guests' kernel's.
 #[derive(Clone, Debug)]
 pub struct Layout {
     /// The root of the project.
@@ -90,7 +90,7 @@ impl Layout {
         self.project.join("build")
     }
 
-    /// Returns the directory for logs of steps and consoles of guests.
+    /// Returns the directory for the logs of steps and of guests' consoles.
     ///
     /// # Errors
     /// If the directory cannot be created.
@@ -155,12 +155,12 @@ impl Layout {
         self.made("module").join("enet.ko")
     }
 
-    /// Returns the directory of the guests' file system, which also has the archive.
+    /// Returns the directory in which the guests' file system and its archive are built.
     pub fn guest(&self) -> PathBuf {
         self.made("guest")
     }
 
-    /// Returns a directory of products for this kernel.
+    /// Returns the path of `what` below `build/` for this kernel.
     fn made(&self, what: &str) -> PathBuf {
         self.build().join(match self.purpose {
             Purpose::Stock => what.to_owned(),

@@ -17,7 +17,7 @@ const MODULE_PAGES: [&str; 3] = ["enet.7", "edp.7", "esp.7"];
 /// The programs' pages. The programs' own tests compare these pages with the options.
 const PROGRAM_PAGES: [&str; 2] = ["enet.1", "netgauge.1"];
 
-/// Checks each page. Scenarios compare the statements of these pages with the module.
+/// Checks each page. Whether a page's statements hold for the module is checked by scenarios.
 pub fn check(layout: &Layout) -> Part {
     let mut part = Part::new("manual");
     for page in MODULE_PAGES.iter().chain(&PROGRAM_PAGES) {
@@ -49,8 +49,8 @@ fn names<'a>(text: &'a str, prefix: &'a str) -> impl Iterator<Item = &'a str> {
         .filter(|word| !word.contains(|c: char| c.is_ascii_lowercase()))
 }
 
-/// Checks that the pages have every error in the module's sources that programs can get. Internal
-/// errors are exempt.
+/// Checks that the pages document every error in the module's sources that programs can get.
+/// Internal errors are exempt.
 fn errors(layout: &Layout) -> Result<()> {
     const INTERNAL: [&str; 3] = ["EEXIST", "ENOENT", "ENOIOCTLCMD"];
     let pages = all(layout)?;
@@ -80,7 +80,7 @@ fn errors(layout: &Layout) -> Result<()> {
     Ok(())
 }
 
-/// Checks that the pages have every option of the header for programs.
+/// Checks that the pages document every socket option in `af_enet.h`, the header for programs.
 fn options(layout: &Layout) -> Result<()> {
     let pages = all(layout)?;
     let header = read(layout, "tools/sockaddr_en/include/af_enet.h")?;
@@ -93,7 +93,7 @@ fn options(layout: &Layout) -> Result<()> {
     Ok(())
 }
 
-/// Checks that `enet.7` has every counter exactly once.
+/// Checks that `enet.7` documents every counter exactly once.
 fn counters(layout: &Layout) -> Result<()> {
     let page = read(layout, "docs/man/enet.7")?;
     let source = read(layout, "enet/statistics.rs")?;

@@ -154,7 +154,7 @@ fn on_cable(
     Ok(())
 }
 
-/// Measures a topic, one of the page's measurements, between the two ends of the cable.
+/// Measures a topic (one of the page's measurements) between the two ends of the cable.
 fn to_server(
     guest: &mut Commands,
     results: &mut Results,
@@ -166,8 +166,8 @@ fn to_server(
     })
 }
 
-/// Runs netgauge in the guest for the topic, with the series that suit the topic. `line` makes the
-/// command from the names of the series' transports.
+/// Runs netgauge in the guest for a topic, with the series that suit this topic. `line` makes
+/// netgauge's command from the names of their transports.
 fn measure(
     guest: &mut Commands,
     results: &mut Results,

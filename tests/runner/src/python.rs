@@ -15,10 +15,11 @@ use crate::step;
 /// The directory in which Debian's Python finds the package.
 const PACKAGES: &str = "usr/lib/python3/dist-packages/sockaddr_en";
 
-/// The directory of the package's examples, of the tests that need a guest, and of peers in Python.
+/// The directory of the package's examples, of the tests that need a guest, and of the peers
+/// written in Python.
 const SCRIPTS: &str = "usr/share/python";
 
-/// A program that prints the paths of the interpreter and of all files that these imports load. It
+/// A program that prints the paths of the interpreter and of all files that its imports load. It
 /// leaves out ssl, because ssl would bring OpenSSL, and asyncio does not need it.
 const LOADED: &str = "
 import sys

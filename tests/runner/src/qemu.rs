@@ -242,8 +242,8 @@ impl Guest {
             let left = self.allowance.wait();
             let line = match self.heard.pop_front() {
                 Some(line) => Ok(line),
-                // Checked before a line is received, because a guest that prints without end would
-                // otherwise never reach its deadline.
+                // The deadline is checked before a line is received. Otherwise a guest that prints
+                // without end would never reach it.
                 None if left.is_zero() => Err(RecvTimeoutError::Timeout),
                 None => self.lines.recv_timeout(left),
             };
@@ -314,7 +314,7 @@ impl Guest {
     }
 
     fn end(&mut self) {
-        // Ignored because both calls fail only if QEMU has already ended.
+        // Errors are ignored, because both calls fail only if QEMU has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -401,10 +401,10 @@ const BOOTS: u32 = 3;
 
 /// Options of the debug kernel. With them, the kernel prints every report of KASAN instead of only
 /// the first one, checks freed pages for writes, and reports where leaked memory was allocated. The
-/// options also keep slow emulation from raising an alarm and from changing the clock source. Slabs
-/// are checked, because slabs without checks have arrays of free objects. These arrays keep
-/// addresses of allocated objects, and the search for leaks would take the addresses for
-/// references.
+/// options also keep slow emulation from raising an alarm and from changing the clock source.
+/// `slab_debug=F` checks slabs, because slabs without checks have arrays of free objects. These
+/// arrays keep addresses of objects that have been allocated since, and kmemleak would take the
+/// addresses for references.
 const DEBUG_OPTIONS: &str = concat!(
     "kasan_multi_shot page_poison=on slab_debug=F kmemleak.verbose=1 tsc=nowatchdog ",
     "rcupdate.rcu_cpu_stall_timeout=120 watchdog_thresh=60 sysctl.kernel.hung_task_timeout_secs=600 ",
@@ -422,7 +422,7 @@ const PORTS: &str = "ENET_PORTS";
 /// program.
 const ROOMY: &str = "2048";
 
-/// Returns QEMU's command line without serial ports. The QEMU process ends with the runner.
+/// Returns QEMU's command line without serial ports. QEMU is killed when the runner ends.
 ///
 /// # Errors
 /// If the process that serves a shared directory cannot be restarted.
@@ -602,7 +602,7 @@ fn read_lines(
                 Ok(_) => {}
             }
             if let Some(log) = &mut log {
-                // Ignored because other writes report a full disk.
+                // An error is ignored, because other writes report a full disk.
                 let _ = log.write_all(&line);
             }
             let text = String::from_utf8_lossy(&line);

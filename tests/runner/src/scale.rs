@@ -4,7 +4,7 @@
 //! per second, and ports.
 //!
 //! One guest, whose clock counts instructions, has two namespaces joined by a cable. In the guest,
-//! the program `scenarios` measures the costs and judges them.
+//! the program `scenarios` measures the costs and compares them with their limits.
 
 use std::time::Duration;
 

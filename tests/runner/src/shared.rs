@@ -17,7 +17,7 @@ use crate::step;
 /// Time limit for the server of a directory to become ready.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A directory, which a guest mounts by its tag, and the process that serves the directory.
+/// A directory that a guest mounts by its tag, and the process that serves this directory.
 #[derive(Debug)]
 pub struct Shared {
     tag: &'static str,
@@ -124,7 +124,7 @@ fn until(mut is_so: impl FnMut() -> Result<bool>) -> Result<()> {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        // Ignored because the calls fail only if the server has ended with QEMU.
+        // Errors are ignored, because the calls fail only if the server has ended with QEMU.
         let server = self.server.get_mut();
         let _ = server.kill();
         let _ = server.wait();

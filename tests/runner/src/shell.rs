@@ -92,7 +92,7 @@ pub fn run(layout: &Layout, options: &Options) -> Result<Option<Part>> {
     ));
     let mut command = machine(layout, &boot)?;
     let second = options.sockets.join("b");
-    // Ignored because the socket is there only if an earlier guest was killed.
+    // An error is ignored, because the socket exists only if an earlier guest was killed.
     let _ = fs::remove_file(&second);
     let port = format!("unix:{},server=on,wait=off", second.display());
     if options.walk {

@@ -21,8 +21,8 @@ use crate::layout::Layout;
 /// Time limit for booting the guest, and for a command, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(900);
 
-/// Beginnings of the lines in README that are meant for the machine on which the project is built.
-/// These lines are not typed in this guest, because the scripts that made the guest have run them.
+/// Beginnings of lines in README that are meant for the machine on which the project is built.
+/// These lines are not typed, because they have been run already to make the guest.
 const TYPED_BEFORE: [&str; 2] = ["make ", "apt "];
 
 /// The mark of a command in README that runs on one host until it is interrupted.
@@ -245,7 +245,7 @@ struct Machine(Child);
 
 impl Drop for Machine {
     fn drop(&mut self) {
-        // Ignored because both calls fail only if the guest has already ended.
+        // Errors are ignored, because both calls fail only if the guest has already ended.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
 //! Checks the sizes of the stack frames of the module's functions. A kernel thread has 16 KiB of
-//! stack, which these functions share with functions of the core and of softirqs.
+//! stack. The module's functions share it with the functions that call them, and with softirqs.
 
 use std::path::Path;
 use std::process::Command;

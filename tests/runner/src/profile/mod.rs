@@ -2,9 +2,9 @@
 
 //! Counts the instructions of a half round trip, or of a stream, by function and transport.
 //!
-//! QEMU logs every block of instructions that it executes, while a guest like the benchmark's
-//! exchanges messages. Two runs differ only in their number of round trips or bytes. In the
-//! difference of their counts, netgauge's work before and after the messages cancels out. The
+//! While a guest like the benchmark's guest exchanges messages, QEMU logs every block of
+//! instructions that it executes. Two runs differ only in their number of round trips or bytes. In
+//! the difference of their counts, netgauge's work before and after the messages cancels out. The
 //! guest's own list of symbols maps blocks to functions.
 
 mod symbols;

@@ -130,7 +130,7 @@ impl Trace {
             *counts.entry(entered.place).or_default() += entered.contents.instructions;
             *last = Some(entered);
         } else if line.starts_with(b"Stopped execution") {
-            // The block was logged but not executed; QEMU will log it again.
+            // QEMU logged the last block but did not execute it, and will log it again.
             if let Some(entered) = last.take() {
                 self.in_handler = entered.was_in_handler;
                 if let Some(count) = counts.get_mut(&entered.place) {

@@ -17,7 +17,7 @@ use crate::commands::Commands;
 use crate::qemu::Monitor;
 use crate::step;
 
-/// The runner's own line at the end of QEMU's log.
+/// The line that the runner appends to QEMU's log, to mark its end.
 const END: &[u8] = b"(end)\n";
 
 /// The kernel function that handles softirqs: kernel/softirq.c.
