@@ -77,7 +77,7 @@ fn all_rows() -> Vec<(&'static str, Vec<String>)> {
     PAPERS.iter().flat_map(of).collect()
 }
 
-/// Returns the state with which a row's last cell begins.
+/// Returns the state, the word in bold with which a row's last cell begins.
 fn state(row: &[String]) -> &'static str {
     let cell = row.last().unwrap();
     let is = |state: &&&str| cell.starts_with(&format!("**{state}**"));
@@ -342,7 +342,8 @@ fn any(names: &BTreeSet<String>, pattern: &str) -> bool {
     names.iter().any(|name| fits(pattern, name))
 }
 
-/// Returns the name of the stream scenario whose behaviour a scenario of mapped sockets repeats.
+/// If `name` is a scenario of mapped sockets that repeats a scenario of streams, returns the
+/// latter's name. Otherwise returns `name`.
 fn of_streams(name: &str) -> &str {
     name.strip_prefix("mapped_esp_")
         .filter(|behaviour| behaviour.starts_with("stream"))

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Helpers of the tests of the documentation: files, tables, links and texts between backticks.
+//! Helpers for the tests of the documentation. They find files, tables, links, and texts between
+//! backticks.
 
 #![allow(dead_code, reason = "each test uses a part")]
 
