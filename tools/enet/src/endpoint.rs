@@ -72,7 +72,7 @@ impl Endpoint {
         }))
     }
 
-    /// Formats the end in the style of `ss`.
+    /// Formats an end of a socket in the style of `ss`.
     pub fn print(end: Option<&Self>) -> String {
         let Some(end) = end else {
             return "*:*".to_owned();

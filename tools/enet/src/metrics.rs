@@ -5,7 +5,7 @@
 use crate::counters::Counter;
 use crate::sockets::{Protocol, Socket};
 
-/// Returns the metrics if the module is not loaded.
+/// Returns the metrics of a host on which the module is not loaded.
 pub fn without_module() -> String {
     build_info("") + &loaded(false)
 }
@@ -73,7 +73,7 @@ fn build_info(module: &str) -> String {
         "gauge",
         "1; the labels are the versions of the exporter and of the loaded module, which is empty without one.",
     );
-    // Characters that would need escapes in a label do not belong to a version and are removed.
+    // Characters that would need escapes in a label do not occur in versions, so they are removed.
     let is_version = |letter: &char| letter.is_ascii_alphanumeric() || ".+~-".contains(*letter);
     let module: String = module.chars().filter(is_version).collect();
     let version = env!("CARGO_PKG_VERSION");

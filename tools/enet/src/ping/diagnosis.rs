@@ -21,15 +21,17 @@ const DISCARD: u16 = 9;
 /// Maximum time to wait for the answer to ESP's SYN.
 const ESP: Duration = Duration::from_millis(1500);
 
-/// Maximum time to wait until the device has counted the frames that it sent, because some devices
-/// count late.
+/// Maximum time to wait until the device has counted the frames that it sent. Some devices count
+/// late.
 const COUNTING: Duration = Duration::from_millis(1500);
 
-/// Maximum time to wait for the answer to a probe. The kernel asks three times, once a second.
+/// Maximum time to wait for the host's answer to a probe of its neighbour entry. The kernel probes
+/// three times, once a second.
 const PROBED: Duration = Duration::from_secs(4);
 
-/// Maximum time to wait for the answer if this process may not request a probe. In this case the
-/// kernel waits five seconds for other evidence of a reachable host. Then it probes the host.
+/// Maximum time to wait for the host's answer if this process may not request a probe. The kernel
+/// then waits five seconds for other evidence that the host is reachable, before it probes the host
+/// itself.
 const UNPROBED: Duration = Duration::from_secs(9);
 
 /// Maximum time to wait until the host reports a closed UDP port, if the kernel will not probe the

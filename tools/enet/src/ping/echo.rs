@@ -33,10 +33,11 @@ const HEADER: u32 = 6;
 /// ping needs.
 const MOST_WAITING: u32 = 1 << 16;
 
-/// The time to wait for the answer to the query once all echoes have arrived.
+/// The time to wait for the host's capabilities, counted from the query. This limit applies once
+/// all echoes have arrived.
 const TOLD: Duration = Duration::from_millis(100);
 
-/// The time to wait for the answer to a query on which an error message depends.
+/// The time to wait for the host's capabilities if an error message depends on them.
 const ASKED_AGAIN: Duration = Duration::from_secs(2);
 
 /// The parameters of a ping.
@@ -231,7 +232,8 @@ impl<'a> Echo<'a> {
             Ok(_) => {
                 self.tally.sent += 1;
                 self.waiting.insert(number, now);
-                // A request that is so old is not expected to be answered any more.
+                // The request that was sent `MOST_WAITING` requests ago is not expected to be
+                // answered any more.
                 self.waiting.remove(&number.wrapping_sub(MOST_WAITING));
                 Ok(())
             }
@@ -318,9 +320,8 @@ impl<'a> Echo<'a> {
     }
 }
 
-/// Returns an error if `target` reports that it accepts less than `size` bytes. Frames larger than
-/// the MTU of `target` are dropped on the way, or refused by this host's kernel once it knows the
-/// limit.
+/// Returns an error if `target` reports that it accepts less than `size` bytes. Larger frames are
+/// dropped on the way, or this host's kernel refuses them once the kernel knows the limit.
 pub fn too_long(target: &Target, size: u16) -> Option<anyhow::Error> {
     let to = Address::new(target.mac, target.interface.index, 0);
     let told = Capabilities::of(to, ASKED_AGAIN).ok()?;

@@ -10,7 +10,7 @@ use sockaddr_en::{LookupError, MacAddr};
 
 use crate::interfaces::{Fault, Interface};
 
-/// The resolver requires a port, and gets this one. The port has no effect on the result.
+/// The port that the resolver gets, because it requires one. The port has no effect on the result.
 const ANY_PORT: u16 = 0;
 
 /// A host to ping.

@@ -37,8 +37,8 @@ fn word(bytes: &[u8], offset: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(*bytes))
 }
 
-/// Returns the number of bytes that follow the first three words of a type with this kind and
-/// number of members.
+/// Returns the number of bytes that follow the first three words of a type. The number depends on
+/// the type's kind and on its number of members.
 fn rest(kind: u32, members: usize) -> Option<usize> {
     Some(match kind {
         kind::PTR

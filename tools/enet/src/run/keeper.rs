@@ -53,8 +53,8 @@ pub fn start(group: Group, rules: &Rules, link: Option<Link>, module: OwnedFd) -
             // SAFETY: the forked process has one thread, as its parent had.
             let last = unsafe { fork() };
             if let Ok(ForkResult::Child) = last {
-                // Ignored because no error can be reported here. The end of the process releases
-                // all that it holds.
+                // Errors are ignored, because none can be reported here. When the process ends, all
+                // that it holds is released.
                 let _ = keep(started, &group, has_rules.then_some(id));
                 drop((link, module));
             }
