@@ -12,7 +12,8 @@ from dataclasses import dataclass
 #: The family number that the module registers unless its parameter `family` sets another.
 AF_ENET = 28
 
-# family (host order), port (network order), interface (host order), address length, address, zero
+# The fields of `struct sockaddr_en`: family (host order), port (network order), interface (host
+# order), address length, address, zero.
 _LAYOUT = struct.Struct("=H2sIB6sx")
 _MAC = re.compile(r"[0-9A-Fa-f]{2}(?::[0-9A-Fa-f]{2}){5}")
 _NAME = re.compile(r"[^/:\s]{1,15}")
@@ -114,7 +115,7 @@ def _interface(text: str, interface: str) -> int:
 
 
 def _family() -> int:
-    # Imported here because the package imports this module.
+    # The package is imported here and not above, because it imports this module itself.
     import sockaddr_en
 
     return sockaddr_en.FAMILY

@@ -24,15 +24,15 @@ _ENTRY = 0.3
 
 _HEADER = struct.Struct("=IHHII")
 _ATTRIBUTE = struct.Struct("=HH")
-# family, padding, interface, state, flags, type
+# The fields of `struct ndmsg`: family, padding, interface, state, flags, type.
 _NEIGHBOUR = struct.Struct("=BxxxiHBB")
-# family, prefix, flags, scope, interface
+# The fields of `struct ifaddrmsg`: family, prefix, flags, scope, interface.
 _OWN = struct.Struct("=BBBBI")
 _NLMSG_ERROR, _NLMSG_DONE = 2, 3
 _RTM_NEWADDR, _RTM_GETADDR, _RTM_NEWNEIGH, _RTM_GETNEIGH = 20, 22, 28, 30
 _REQUEST_DUMP = 0x1 | 0x300
 _IFA_ADDRESS, _IFA_LOCAL, _NDA_DST, _NDA_LLADDR = 1, 2, 1, 2
-# reachable, stale, delay, probe, permanent
+# States of neighbour entries: reachable, stale, delay, probe or permanent; failed.
 _USABLE, _FAILED = 0x02 | 0x04 | 0x08 | 0x10 | 0x80, 0x20
 _SIOCGIFHWADDR, _ARPHRD_ETHER = 0x8927, 1
 
@@ -146,7 +146,7 @@ def _own(ip: bytes) -> int:
 
 
 def _neighbour(ip: bytes, index: int) -> tuple[int, bytes, int]:
-    """Returns state, Ethernet address and interface of the kernel's entry for `ip`; zeroes if there is none."""
+    """Returns the state, Ethernet address and interface in the kernel's entry for `ip`; zeroes without an entry."""
     for kind, body in _dump(_RTM_GETNEIGH, bytes(_NEIGHBOUR.size)):
         attributes = _attributes(body[_NEIGHBOUR.size :])
         if kind != _RTM_NEWNEIGH or attributes.get(_NDA_DST) != ip:

@@ -34,7 +34,10 @@ async def start_server(
     address: Address | str,
     **options: Any,
 ) -> asyncio.Server:
-    """Serves each stream that connects to `address` like `asyncio.start_server`. Passes `options` on to it."""
+    """Like `asyncio.start_server`, serves each stream that connects to `address`.
+
+    Passes `options` on to that function.
+    """
     listener = create_server(address)
     try:
         listener.setblocking(False)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Sockets on one host that exchange frames through the interface's own address.
+"""Tests sockets on one host, which exchange frames through the interface's own address.
 
 A scenario runs these tests. They need the module and an interface. ENET_INTERFACE is the interface's name and
 ENET_MAC its Ethernet address.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Addresses as text, as values and in system calls. These tests need no module."""
+"""Tests addresses as text, as values and in system calls. These tests need no module."""
 
 import asyncio
 import errno

@@ -63,7 +63,7 @@ static int listen_on(const char *text)
 	return fd;
 }
 
-/* Accepts all queued connections; each becomes readable or writable at least once. */
+/* Accepts all queued connections. epoll reports each at least once, as readable or writable. */
 static void accept_all(int listener, int epoll)
 {
 	for (;;) {

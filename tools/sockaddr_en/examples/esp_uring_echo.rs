@@ -294,8 +294,8 @@ fn ask(connections: &mut Connections, address: &str, count: u32, messages: u32) 
                         ring.send(connection, place)?;
                         continue;
                     }
-                    // The buffer gets different bytes than were sent, which the echo must
-                    // overwrite.
+                    // The buffer is filled with other bytes than were sent, so that a missing echo
+                    // is noticed.
                     connection.buffer.fill(!filling);
                     connection.done = 0;
                     ring.receive(connection, place)?;

@@ -187,8 +187,8 @@ static inline const void *en_ip(const struct sockaddr *address, size_t *length)
 
 /*
  * If `ip` is an address of this host, reads the Ethernet address of the device that has it. Returns
- * 1; 0 if `ip` is not an address of this host; or -1 with errno, ENODEV for a device that is not
- * Ethernet.
+ * 1; 0 if `ip` is not an address of this host; or -1 with errno, which is ENODEV if the device is
+ * not Ethernet.
  */
 static inline int en_own(const struct sockaddr *ip, struct sockaddr_en *address)
 {

@@ -64,5 +64,5 @@ pub const ETH_P_EDP: u16 = 0x88B5;
 /// Ethernet type of ESP (host order): IEEE local experimental type 2.
 pub const ETH_P_ESP: u16 = 0x88B6;
 
-/// Bytes of an Ethernet address.
+/// Length of an Ethernet address in bytes.
 pub const ETH_ALEN: usize = 6;

@@ -11,9 +11,9 @@ use crate::socket::{common_methods, Socket};
 use crate::{EspListener, EspStream, ToAddress};
 
 /// An ESP socket that is neither connected nor listening. It offers more than
-/// [`EspStream::connect`] and [`EspListener::bind`]. A connection can have a local port, `connect`
-/// need not block, and the backlog may differ from 128. The socket also has a descriptor for
-/// `io_uring`.
+/// [`EspStream::connect`] and [`EspListener::bind`]: a connection can have a chosen local port,
+/// `connect` need not block, and the backlog may differ from 128. `io_uring` can use the socket's
+/// descriptor.
 ///
 /// ```no_run
 /// use sockaddr_en::EspSocket;

@@ -219,9 +219,8 @@ pub fn poke(ip: IpAddr, interface: Option<u32>) -> io::Result<std::net::UdpSocke
     let mut to = SocketAddr::new(ip, DISCARD);
     let socket = Socket::new(Domain::for_address(to), Type::DGRAM, None)?;
     if let Some(interface) = interface {
-        // Ignored because old kernels require a privilege for this. If the socket is not bound to
-        // the interface, the packet follows the routes, which mostly lead through the same
-        // interface.
+        // A failure is ignored, because old kernels require a privilege for this call. The packet
+        // then follows the routes, which mostly lead through the same interface.
         let _ = socket.bind_device(Some(name_of(interface).as_bytes()));
         if let SocketAddr::V6(v6) = &mut to {
             // A link-local address is ambiguous without an interface.
