@@ -1,15 +1,14 @@
 -- SPDX-License-Identifier: GPL-2.0-only
 --
--- EDP and ESP for Wireshark and tshark. docs/operations.md, "Looking inside", explains how to load
--- it;
--- docs/protocol.md defines the formats.
+-- Dissects EDP and ESP for Wireshark and tshark. docs/operations.md, "Looking inside", explains how
+-- to load this file; docs/protocol.md defines the formats of the packets.
 --
 -- The filter name "esp" belongs to IPsec, so the names here begin with "enet_".
 
 local ethertypes = DissectorTable.get("ethertype")
 
--- Registers `proto` for the Ethernet type in its preferences, and again when the preference
--- changes.
+-- Registers `proto` for the Ethernet type that is set in the preferences of `proto`, and again for
+-- a new type when the user changes it.
 local function follow_ethertype(proto, default, name)
     proto.prefs.ethertype = Pref.uint("Ethernet type", default,
         "Ethernet type of " .. name .. " frames (the module's parameter): decimal, "
@@ -25,7 +24,7 @@ local function follow_ethertype(proto, default, name)
     end
 end
 
--- CRC32c (Castagnoli) of a range of bytes, with a table of each byte's effect.
+-- CRC32c (Castagnoli) of a range of bytes. The table has the effect of each byte on the CRC.
 local crc_table = {}
 for byte = 0, 255 do
     local crc = byte
@@ -172,10 +171,11 @@ local function common_experts(name)
 end
 
 -- Adds payload, checksum and padding after a header of `header` bytes. `length` is the length that
--- the header states; `summed` is its checksum flag. `fields` and `experts` belong to the protocol.
--- Ethernet pads short frames without stating by how much. Packets that a host passes on merged in
--- one buffer have no checksum. If the connection may use masks, the difference from the checksum is
--- the mask.
+-- the header states; `summed` is its checksum flag; `masked` says whether the connection may mask
+-- its checksums. `fields` and `experts` belong to the protocol. All bytes that remain are padding,
+-- because Ethernet pads short frames without stating by how much. A packet that a host has merged
+-- from several packets has no checksum, even if the flag is set. If checksums may be masked, the
+-- difference from the right checksum is the mask.
 local function add_payload(tree, tvb, header, length, summed, fields, experts, masked)
     local rest = tvb:captured_len() - header
     local there = math.min(length, rest)
@@ -228,7 +228,7 @@ edp.experts = edp_experts
 -- Conversations of each protocol by their two ends, numbered in order of appearance.
 local streams = {}
 
--- Results of the first look at each ESP frame, by frame number.
+-- Results of the first dissection of each ESP frame, by frame number.
 local findings = {}
 
 local function forget()
@@ -305,7 +305,7 @@ local esp = Proto("enet_esp", "Ethernet Streaming Protocol")
 
 local SYN, ACK, FIN, RST, RRQ, TXS, TXF, CRC = 0x01, 0x02, 0x04, 0x08, 0x10, 0x20, 0x40, 0x80
 
--- In printing order.
+-- The names of the flags, in the order in which they are printed.
 local names = {
     { SYN, "SYN" }, { FIN, "FIN" }, { RST, "RST" }, { ACK, "ACK" }, { RRQ, "RRQ" }, { TXS, "TXS" }, { TXF, "TXF" },
     { CRC, "CRC" },
@@ -369,7 +369,8 @@ local function flag_list(flags)
     return table.concat(set, ", ")
 end
 
--- Returns whether the module would reject the packet as one that no sender forms.
+-- Returns whether flags and length have a combination that no sender forms. The module rejects such
+-- a packet.
 local function is_invalid(flags, length)
     local control = flags & (SYN | FIN | RST)
     if control == 0 then
@@ -408,14 +409,15 @@ function esp.dissector(tvb, pinfo, root)
     end
     local srcport, dstport, length = tvb(0, 2):uint(), tvb(2, 2):uint(), tvb(4, 2):uint()
     local seq, ack, flags = tvb(6, 2):uint(), tvb(8, 2):uint(), tvb(10, 1):uint()
-    -- In a grant or a skip, the length field is not a length.
+    -- In a grant or a skip, the length field does not hold a length.
     local grant = length > 0 and flags & ~CRC == ACK | RRQ | TXF
     local skip = flags & ~CRC == ACK | RRQ | TXS | TXF
     if grant or skip then
         length = 0
     end
     local skipped = length == 0 and flags & ~CRC == ACK | RRQ | TXS
-    -- From a host that reports no version, these bytes would be data.
+    -- The payload has a bit for each missing packet. From a host that reports no version the
+    -- payload would be data, but no such host is expected here.
     local named = {}
     if length > 0 and flags & ~CRC == ACK | RRQ | TXS then
         for at = 0, math.min(length, 32, tvb:captured_len() - header) * 8 - 1 do
@@ -507,7 +509,8 @@ function esp.dissector(tvb, pinfo, root)
     local options = math.min(length, tvb:captured_len() - header)
     local opens = has(flags, SYN) and options > 0
     talk.masked = talk.masked or opens and tells(tvb(header, options):tvb(), NONCE)
-    -- A host without the connection answers with the mask of the packet that it answers.
+    -- A reset from a host that does not have the connection carries the mask of the packet that the
+    -- host answers.
     local masked = has(flags, RST) and not has(flags, ACK) or talk.masked and not opens
     add_payload(tree, tvb, header, length, has(flags, CRC), esp_fields, esp_experts, masked)
     if opens then

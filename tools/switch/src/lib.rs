@@ -52,7 +52,7 @@ fn build(settings: &Settings) -> Result<()> {
         .try_for_each(programs::run)
         .and_then(|()| programs::await_carrier(settings.hosts));
     if built.is_err() {
-        // Removes the parts that exist. An error of `down` is ignored because the first error is
+        // `down` removes the parts that exist. Its own error is ignored, because the first error is
         // more informative.
         let _ = down();
     }

@@ -26,8 +26,8 @@ const MOST_HOSTS: i64 = 256;
 /// Propagation delay of a link. The time to transmit a frame comes in addition.
 const CABLE: &str = "1us";
 
-/// Number of frames that may wait for a host's own link. A socket never has as many frames in
-/// flight.
+/// Number of frames that may wait for a host's own link. It exceeds the number of frames that a
+/// socket can have in flight.
 const CABLE_QUEUE: u32 = 100_000;
 
 /// The switch's settings.
@@ -199,8 +199,8 @@ fn in_switch(program: Program, lines: Vec<String>) -> Step {
     }
 }
 
-/// Returns the commands for the bridge and its ports. Only the hosts' own frames may pass, so
-/// spanning tree and the ports' own IPv6 are off.
+/// Returns the commands for the bridge and its ports. Spanning tree and the ports' own IPv6 are
+/// off, so that only the hosts' frames pass.
 fn links(settings: &Settings) -> Vec<String> {
     let mtu = settings.mtu;
     let mut lines = vec![

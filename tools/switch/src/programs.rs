@@ -74,7 +74,7 @@ fn finish(command: &mut Command, program: Program, lines: &[String]) -> Result<S
     let mut input = lines.join("\n");
     input.push('\n');
     if let Some(mut stdin) = child.stdin.take() {
-        // Ignored because the exit status below says why the program ended early.
+        // An error is ignored, because the exit status below says why the program ended early.
         let _ = stdin.write_all(input.as_bytes());
     }
     let output = child.wait_with_output()?;
@@ -150,8 +150,8 @@ pub fn await_carrier(hosts: u32) -> Result<()> {
     Ok(())
 }
 
-/// Fails if one of `namespaces` exists, because a namespace that another program made must be
-/// neither changed now nor removed later.
+/// Fails if one of `namespaces` exists. A namespace that another program made must not be changed
+/// now or removed later.
 ///
 /// # Errors
 /// If a namespace exists. The error names the first one.

@@ -45,7 +45,7 @@ impl Temporary {
     /// # Errors
     /// If a namespace cannot be removed.
     pub fn down(self) -> Result<()> {
-        // The drop of `self` then finds no switch.
+        // When `self` is dropped afterwards, no switch is left to remove.
         down().map(drop)
     }
 }
