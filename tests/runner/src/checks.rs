@@ -70,7 +70,7 @@ pub fn run(layout: &Layout) -> Result<Total> {
     Ok(Total(parts))
 }
 
-/// Returns the part in `outcome`; if that is an error, a failed part named `name`.
+/// Returns the part in `outcome`. If `outcome` is an error, returns a failed part named `name`.
 fn part(name: &str, outcome: Result<Part>) -> Part {
     outcome.unwrap_or_else(|error| Part::single::<()>(name, Err(error)))
 }

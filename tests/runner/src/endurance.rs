@@ -157,7 +157,7 @@ fn figures(line: &str) -> Result<Option<Figures>> {
         .transpose()
 }
 
-/// Waits until the server listens. The server then prints its first figures.
+/// Waits until the server prints its first figures, which shows that it listens.
 fn await_figures(server: &mut Guest) -> Result<()> {
     loop {
         match server.next()? {

@@ -18,8 +18,9 @@ use crate::layout::Layout;
 use crate::qemu::Clock;
 use crate::step;
 
-/// Packets that the link carries in a round trip. At 400 Mbit/s the port takes 30 us for a frame,
-/// and the hosts take about 30 us as well.
+/// Number of packets that a round trip carries at 400 Mbit/s, where the port and the hosts each
+/// take some 30 us for a frame. The rule for the plateau in `docs/flow-control.md` has the same
+/// number.
 const ROUND_TRIP: u32 = 4;
 
 /// The least goodput on the plateau, as a share of the goodput of the best cell.

@@ -30,8 +30,8 @@ use crate::step;
 /// Time limit for a measurement; many times the usual duration.
 const PATIENCE: Duration = Duration::from_secs(900);
 
-/// The stream protocols that share a port: Linux' default TCP, and ESP. Each has the number of
-/// rounds, with many senders, after which its median is reproducible. ESP's rounds are all alike,
+/// The stream protocols that share a port: Linux' default TCP, and ESP. The number says after how
+/// many rounds of many senders the protocol's median is reproducible. ESP's rounds are all alike,
 /// so few suffice.
 const STREAMS: [(&str, u32); 2] = [("cubic", 25), ("esp", 5)];
 
