@@ -6,7 +6,8 @@
 
 use super::bindings;
 
-/// The flags with which a call on a socket allocates memory: see `task_context` of `front.rs`.
+/// The flags with which a call on a socket allocates memory (`sk_allocation`): see `task_context`
+/// in `front.rs`.
 #[derive(Clone, Copy)]
 pub(crate) struct Flags(bindings::gfp_t);
 

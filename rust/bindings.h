@@ -49,8 +49,8 @@ static const __u32 ENET_STAMP_CHOSEN __maybe_unused = SOCKCM_FLAG_TS_OPT_ID;
 static const __u32 ENET_SOCK_MIN_SNDBUF __maybe_unused = SOCK_MIN_SNDBUF;
 static const __u32 ENET_SOCK_MIN_RCVBUF __maybe_unused = SOCK_MIN_RCVBUF;
 /*
- * The three results of comparing two packets in GRO, in this order: the flows are different; the
- * flow is the same; the flow is the same, and the packets may be merged.
+ * The results of comparing two packets in GRO: the flows differ (OTHER), the flow is the same
+ * (SAME_WAY), or the packets may also be merged (MERGEABLE).
  */
 static const int ENET_GRO_OTHER __maybe_unused = 0;
 static const int ENET_GRO_SAME_WAY __maybe_unused = 1;

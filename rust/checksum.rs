@@ -57,9 +57,10 @@ unsafe fn sum(skb: *mut bindings::sk_buff, from: u32, len: u32) -> u32 {
     !crc
 }
 
-/// Returns the mask of the checksum that follows the `len` bytes of data from offset `from` on. The
-/// mask is the exclusive or of the checksum and of these bytes' CRC32c. It is the sender's mask if
-/// no bit of the packet has changed. Returns `None` if the checksum cannot be read.
+/// Computes the mask that the sender has combined with the checksum of a packet. The packet is the
+/// `len` bytes of data from offset `from` on, and the checksum follows it. The mask is the
+/// exclusive or of the received checksum and the CRC32c of the received bytes. It is the sender's
+/// mask only if no bit has changed. Returns `None` if the checksum cannot be read.
 ///
 /// # Safety
 ///
@@ -157,9 +158,10 @@ impl Skb {
 }
 
 impl Buffer {
-    /// Returns the mask of the checksum that follows the first `len` bytes of the data. The mask is
-    /// the exclusive or of the checksum and of these bytes' CRC32c. It is the sender's mask if no
-    /// bit of the packet has changed. Returns `None` if there is no checksum.
+    /// Computes the mask that the sender has combined with the checksum of a packet. The packet is
+    /// the first `len` bytes of the data, and the checksum follows it. The mask is the exclusive or
+    /// of the received checksum and the CRC32c of the received bytes. It is the sender's mask only
+    /// if no bit has changed. Returns `None` if there is no checksum.
     #[cold]
     #[inline(never)]
     pub(crate) fn mask_behind(&self, len: usize) -> Option<u32> {

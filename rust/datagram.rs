@@ -18,8 +18,8 @@ use crate::net::errno::prelude::*;
 use core::{marker::PhantomData, mem, ops::Deref, ptr::NonNull};
 use kernel::ffi::c_int;
 
-/// A received datagram, for the duration of a receive call. It is only read, since with `MSG_PEEK`
-/// the receive queue holds it, too.
+/// A received datagram, for the duration of a receive call. The module only reads the datagram,
+/// since after `MSG_PEEK` it also stays in the receive queue.
 ///
 /// # Invariants
 ///

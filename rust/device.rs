@@ -47,8 +47,8 @@ impl Mac {
 
 /// A network device. It is only borrowed: from an RCU read section in which it was found, or from
 /// the kernel for the duration of a call. There is no owned reference, because `ip link del` would
-/// have to wait for that reference, even while the holder faults on user memory or waits for a
-/// lock.
+/// have to wait for it. The holder of the reference may take long, for instance because it faults
+/// on user memory or waits for a lock.
 #[repr(transparent)]
 pub(crate) struct Device(Opaque<bindings::net_device>);
 
@@ -149,8 +149,9 @@ impl Device {
         unsafe { bindings::ll_reserved_space(self.as_ptr()) as usize }
     }
 
-    /// Returns how many packets, each as large as a frame, the device accepts in one buffer
-    /// (`gso_max_segs`). If the device cannot segment the buffer, the core does, as in TCP.
+    /// Returns the maximum number of packets in one buffer that the device accepts
+    /// (`gso_max_segs`). Each packet fills one frame. If the device cannot segment the buffer, the
+    /// core does, as in TCP.
     #[inline]
     pub(crate) fn most_packets(&self) -> u16 {
         // SAFETY: The device is valid. The field is read in a single load, as the core reads it.
@@ -415,11 +416,11 @@ impl<L: Listener> Notifier<L> {
             CHANGE_MTU => L::device_event(Event::Resized, device),
             CHANGE | UP | DOWN => L::device_event(Event::Linked, device),
             POST_TYPE_CHANGE if !device.is_ethernet() => L::device_event(Event::Gone, device),
-            // When a listener unregisters, the core also reports UNREGISTER for the other devices,
-            // although they stay listed. For a removed device that still has references, the core
-            // repeats the report every second. If another device has the index by then, the
-            // repeated report is ignored. The first report comes with the device configuration
-            // locked, before another device can get the index.
+            // The check ignores two kinds of reports. When a listener unregisters, the core reports
+            // UNREGISTER to it for every device, although the devices stay listed. While a removed
+            // device still has references, the core repeats its report every second, and by then
+            // another device may have the index. The first report of a removal passes: the device
+            // configuration is still locked, so no other device can have the index.
             UNREGISTER if !device.is_index_listed() => L::device_event(Event::Gone, device),
             _ => {}
         }

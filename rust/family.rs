@@ -53,8 +53,8 @@ pub(crate) enum End {
     Accepted,
 }
 
-/// A protocol's socket calls. The defaults of optional calls fail with the error for an unsupported
-/// call.
+/// A protocol's socket calls. The optional ones fail as unsupported unless the protocol implements
+/// them.
 pub(crate) trait Operations: Protocol {
     /// Called when the last reference to the descriptor was dropped.
     fn release(closing: Closing<'_, Self>);
@@ -184,9 +184,9 @@ impl<P: Operations> Vtable<P> {
         proto.backlog_rcv = Some(backlog::<P>);
         proto.release_cb = Some(super::timer::release_cb::<P>);
         proto.ioctl = Some(answer::<P>);
-        // `owner` stays null for a protocol whose sockets outlive their descriptors. A descriptor
-        // pins the module by `ops.owner`. A connection without a descriptor only waits for its
-        // peer's close, and must not block module exit, which ends the connection.
+        // `owner` stays null for a protocol whose sockets outlive their descriptors. While there is
+        // a descriptor, it pins the module by `ops.owner`. A connection without one only waits for
+        // its peer's close, and must not block module exit, which ends the connection.
         let ops = Self::stream_ops();
         let record_ops = bindings::proto_ops {
             sendmsg: Some(send_record::<P>),
@@ -676,7 +676,8 @@ unsafe extern "C" fn recvmsg<P: Operations>(
     len: usize,
     flags: c_int,
 ) -> c_int {
-    // A receive call has no notice of a zero-copy send, so its message holds nothing to drop.
+    // A receive call never sets `notice`, the completion notification of a zero-copy send. So its
+    // message holds nothing to drop.
     // SAFETY: `msg` belongs to the running call.
     let mut message = ManuallyDrop::new(unsafe { Message::from_raw(msg) });
     // SAFETY: The call runs on `socket`.

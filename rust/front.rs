@@ -128,14 +128,14 @@ impl<P: Protocol> Sock<P> {
         set(self.error_cell(), error);
     }
 
-    /// Works like [`set_error`](Self::set_error), but only [`take_own_error`](Self::take_own_error)
-    /// returns the error, so no call on the socket in front of a companion sees it.
+    /// Stores an error that only [`take_own_error`](Self::take_own_error) returns. So no call on
+    /// the socket in front of a companion sees the error.
     pub(crate) fn set_own_error(&self, error: Error) {
         set(self.own_error_cell(), error);
     }
 
-    /// Takes the error that [`set_own_error`](Self::set_own_error) stored, if any. On a socket
-    /// without a front, the pending error is taken.
+    /// Takes the error that [`set_own_error`](Self::set_own_error) stored, if any. On a socket that
+    /// is not a companion, this is the pending error.
     pub(crate) fn take_own_error(&self) -> Result {
         take(self.own_error_cell())
     }
@@ -172,8 +172,8 @@ impl<P: Protocol> Sock<P> {
         }
     }
 
-    /// Makes a companion's front report the processor and the device queue of the companion's last
-    /// packet.
+    /// Copies the processor and the device queue of this companion's last packet to the TCP socket
+    /// in front, where users read them (`SO_INCOMING_CPU`, `SO_INCOMING_NAPI_ID`).
     pub(super) fn show_arrival(&self) {
         // SAFETY: Both sockets are valid. The function makes single loads and stores, like the
         // core.

@@ -25,7 +25,7 @@ use core::{
 };
 use kernel::ffi::c_int;
 
-// The following statics are only read while packets arrive, so every processor may have a copy of
+// While packets arrive, nothing writes the following statics, so every processor may keep a copy of
 // their cache line.
 
 /// Whether the module is being unloaded. Then no further packet is held for merging.
@@ -46,7 +46,7 @@ static TYPE: AtomicU16 = AtomicU16::new(0);
 /// of [`complete`], and so stay counted for ever.
 const POLLS: u32 = 250;
 
-/// The payload that follows a header: that of one packet, or of several merged packets.
+/// The packets whose payload follows one header: a single packet, or several merged packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Held {
     /// Number of packets.
@@ -215,10 +215,10 @@ struct Found {
 
 /// Finds the held buffer of the same connection as `skb`.
 ///
-/// If the core has set `same_flow`, the flow is the same. If it has not, perhaps only the hashes
-/// differ. This module sets the hash of a packet that came through no tunnel, but the core compares
-/// the hashes before it calls [`receive`] for `skb`. So this function compares the headers in front
-/// of a `plain` packet itself.
+/// If the core has set `same_flow`, the flow is the same. Otherwise the flow may still be the same,
+/// with a different hash. The core compares hashes before it calls [`receive`], and `receive` sets
+/// the hash of a packet that came through no tunnel. So for such a `plain` packet, this function
+/// itself compares the headers in front.
 ///
 /// # Safety
 ///

@@ -117,8 +117,8 @@ pub(super) fn cut(
     first
 }
 
-/// Creates a packet with the `headers` and all metadata of `whole`, and with `room` bytes for data,
-/// but without the data. Returns `None` if there is no memory, or if the packet's head exceeds a
+/// Creates a packet without data. It has the `headers` and all metadata of `whole`, and room for
+/// `room` bytes of data. Returns `None` if there is no memory, or if the packet's head exceeds a
 /// page.
 fn part(whole: &Buffer, headers: Headers, room: usize) -> Option<Skb> {
     let all = headers.all()?;

@@ -163,9 +163,9 @@ impl<P: Operations> Drop for ProtocolRegistration<P> {
     fn drop(&mut self) {
         let vtable = P::vtable();
         vtable.registered.store(false, Ordering::Release);
-        // No descriptor is left, and sockets without a descriptor have been ended. Only sockets
-        // that wait for a grace period can remain, since a socket with other references holds the
-        // module, so that the module cannot exit.
+        // No descriptor is left, and sockets without a descriptor have been ended. A socket with
+        // other references would hold the module, so the module could not exit. So only sockets
+        // that wait for a grace period can remain.
         loop {
             rcu::barrier();
             if vtable.allocated.load(Ordering::Acquire) == 0 {
