@@ -98,7 +98,7 @@ H(void, sockcm_init, (struct sockcm_cookie *cookie, const struct sock *sk), sock
 #else
 #define TCP_KEYS(sk) TCP_AO_KEYS(sk)
 #endif
-/* Extension headers of IPv6, and flow labels that the program chooses. */
+/* Whether a socket sends extension headers of IPv6, or flow labels that the program chooses. */
 #if IS_ENABLED(CONFIG_IPV6)
 #define SPECIAL6(sk) ((sk)->sk_family == AF_INET6 && (inet6_test_bit(SNDFLOW, sk) || rcu_access_pointer(inet6_sk(sk)->opt)))
 #else
@@ -150,15 +150,18 @@ H(void, sk_inherit_busy_poll, (struct sock *to, const struct sock *from), )
 /* routes and neighbours */
 H(struct rtable *, route_output, (struct sock *sk, __be32 *saddr, __be32 daddr, __be16 dport), struct flowi4 fl4 = { .flowi4_oif = READ_ONCE(sk->sk_bound_dev_if), .flowi4_mark = READ_ONCE(sk->sk_mark), .flowi4_proto = IPPROTO_TCP, .flowi4_uid = sk_uid(sk), .daddr = daddr, .saddr = *saddr, .fl4_dport = dport, .fl4_sport = sk_is_inet(sk) ? inet_sk(sk)->inet_sport : 0, .flowi4_dscp = sk_is_inet(sk) ? inet_sk_dscp(inet_sk(sk)) : 0 }; struct rtable *rt = ip_route_output_flow(sock_net(sk), &fl4, sk); *saddr = fl4.saddr; return rt)
 H(struct rtable *, route_back, (const struct net_device *dev, __be32 from, __be32 to), struct flowi4 fl4 = { .flowi4_oif = dev->ifindex, .daddr = from, .saddr = to }; return ip_route_output_key(dev_net(dev), &fl4))
-/* Includes a route that has no transformation yet, whose packets IPsec queues until it has one. */
+/*
+ * Returns whether IPsec transforms the packets of a route, or queues them until their
+ * transformation exists.
+ */
 static inline bool dst_has_xfrm(const struct dst_entry *dst) { return dst_xfrm(dst) || dst->flags & DST_XFRM_QUEUE; }
 H(bool, rt_is_on_link, (const struct rtable *rt), return rt->rt_type == RTN_UNICAST && !rt->rt_uses_gateway && !rt->rt_gw_family && !dst_has_xfrm(&rt->dst))
 H(struct net_device *, rt_dev_rcu, (const struct rtable *rt), return dst_dev_rcu(&rt->dst))
 H(void, rt_put, (struct rtable *rt), ip_rt_put(rt))
 H(bool, neighbour_address, (struct net_device *dev, __be32 ip, u8 *address), bool valid = false; struct neighbour *n; rcu_read_lock(); n = __ipv4_neigh_lookup_noref(dev, (__force u32)ip); if (n && READ_ONCE(n->nud_state) & NUD_VALID) { neigh_ha_snapshot(address, n, dev); valid = true; } rcu_read_unlock(); return valid)
 /*
- * Starts to resolve the address, if necessary. Returns whether it is being resolved after this
- * call. The entry belongs to the neighbour table, and may be new.
+ * Starts to resolve the address if it is unknown, with a new entry in the neighbour table if there
+ * is none. Returns whether the address is still being resolved after the call.
  */
 H(bool, neighbour_resolve, (struct net_device *dev, __be32 ip), guard(rcu)(); struct neighbour *n = ip_neigh_gw4(dev, ip); return !IS_ERR(n) && neigh_event_send(n, NULL))
 H(bool, neighbour_is_resolving, (struct net_device *dev, __be32 ip), guard(rcu)(); struct neighbour *n = __ipv4_neigh_lookup_noref(dev, (__force u32)ip); return n && READ_ONCE(n->nud_state) & NUD_INCOMPLETE)
@@ -168,7 +171,10 @@ H(bool, neighbour_is_resolving, (struct net_device *dev, __be32 ip), guard(rcu)(
  */
 H(struct net_device *, arp_neighbour, (const struct neighbour *n, __be32 *ip), if (n->tbl != &arp_tbl) return NULL; memcpy(ip, n->primary_key, sizeof(*ip)); return n->dev)
 H(bool, inet_is_own, (const struct net_device *dev, __be32 ip), return inet_addr_type_dev_table(dev_net(dev), dev, ip) == RTN_LOCAL)
-/* The same for IPv6. Its tables are empty pointers if the kernel was booted with ipv6.disable=1. */
+/*
+ * The functions above for IPv6. They do not use the tables of IPv6 if the kernel was booted with
+ * ipv6.disable=1, since the tables are then null pointers.
+ */
 #define IN6(name, bytes) struct in6_addr name; memcpy(&name, bytes, sizeof(name))
 #if IS_BUILTIN(CONFIG_IPV6)
 H(bool, has_ipv6, (void), return ipv6_mod_enabled())
@@ -224,8 +230,9 @@ H(bool, sk_has_xfrm, (const struct sock *sk, int dir), return false)
 H(bool, net_looks_up_by_program, (const struct net *net), return rcu_access_pointer(net->bpf.run_array[NETNS_BPF_SK_LOOKUP]))
 H(bool, sk_group_has_program, (const struct sock *sk), guard(rcu)(); const struct sock_reuseport *group = rcu_dereference(sk->sk_reuseport_cb); return group && rcu_access_pointer(group->prog))
 /*
- * Compares like TCP after l3mdev_ip_rcv(): a packet from a device in a VRF has come through the
- * VRF and through that device.
+ * Returns whether a socket that may be bound to a device accepts packets from `dev`. As in TCP
+ * after l3mdev_ip_rcv(), a packet from a device in a VRF counts as coming from both: the VRF and
+ * the device.
  */
 H(bool, sk_accepts_device, (const struct sock *sk, const struct net_device *dev), int master = l3mdev_master_ifindex_rcu(dev); return inet_sk_bound_dev_eq(sock_net(sk), READ_ONCE(sk->sk_bound_dev_if), master ?: dev->ifindex, master && master != dev->ifindex ? dev->ifindex : 0))
 
@@ -264,9 +271,9 @@ H(void, kfree_skb, (struct sk_buff *skb), kfree_skb(skb))
 H(void, kfree_skb_list, (struct sk_buff *skbs), kfree_skb_list(skbs))
 /*
  * Copies pages that a sender on this host may still write to. Like TCP, drops the route, connection
- * tracking and extensions of a received packet, because no socket is charged for these objects, and
- * their owners wait until they are released. The core sets slow_gro on a packet that has such an
- * object. The bit stays set, so that the packet is not merged.
+ * tracking and extensions of a received packet. No socket is charged for these objects, and their
+ * owners wait until they are released. The core sets slow_gro on a packet that has such an object.
+ * The bit stays set, so that the packet is not merged.
  */
 H(struct sk_buff *, skb_receive, (struct sk_buff *skb), skb = skb_share_check(skb, GFP_ATOMIC); if (!skb) return NULL; if (unlikely(skb->slow_gro)) { skb_dst_drop(skb); nf_reset_ct(skb); skb_ext_reset(skb); } skb_clear_delivery_time(skb); if (likely(!skb_orphan_frags_rx(skb, GFP_ATOMIC))) return skb; kfree_skb_reason(skb, SKB_DROP_REASON_SKB_UCOPY_FAULT); return NULL)
 H(bool, pskb_may_pull, (struct sk_buff *skb, unsigned int len), return pskb_may_pull(skb, len))
@@ -342,8 +349,9 @@ H(void, skb_add_frag_of, (struct sk_buff *skb, void *bytes, int size), struct pa
  */
 static inline void spare_sums(struct sk_buff *skb) { skb->ip_summed = CHECKSUM_UNNECESSARY; skb->csum_level = SKB_MAX_CSUM_LEVEL; }
 /*
- * Code that computes the length of a packet assumes that its last header is SCTP's. So the
- * transport header is set so that an SCTP header would end where this protocol's header ends.
+ * Because of SKB_GSO_SCTP, the core computes a packet's length as if its last header were SCTP's.
+ * So the transport header is set such that an SCTP header there would end where this protocol's
+ * header ends.
  */
 H(void, skb_set_packets, (struct sk_buff *skb, unsigned int header_len, u16 size, u16 count), spare_sums(skb); skb_set_transport_header(skb, (int)header_len - (int)sizeof(struct sctphdr)); skb_shinfo(skb)->gso_size = size; skb_shinfo(skb)->gso_segs = count; skb_shinfo(skb)->gso_type = SKB_GSO_SCTP)
 H(void, skb_set_summed, (struct sk_buff *skb), skb->ip_summed = CHECKSUM_UNNECESSARY)
@@ -352,14 +360,14 @@ H(void, skb_set_unsummed, (struct sk_buff *skb), skb->ip_summed = CHECKSUM_NONE)
 H(void, skb_set_mask, (struct sk_buff *skb, u32 mask), spare_sums(skb); skb->csum = (__force __wsum)mask)
 H(u32, skb_mask, (const struct sk_buff *skb), return skb->ip_summed == CHECKSUM_UNNECESSARY ? (__force u32)skb->csum : 0)
 /*
- * Returns the length of everything in front of the header that counts as the link layer's. These
- * are the headers of a tunnel, or a label and the real Ethernet header.
+ * Returns the length of all that precedes what counts as the link-layer header: the headers of a
+ * tunnel, or a label and the real Ethernet header.
  */
 H(u32, skb_outer_len, (const struct sk_buff *skb), return skb_tnl_header_len(skb))
 /*
- * Returns whether both hold: an outer header has a checksum over all that follows it, and the outer
- * layer, rather than the device, computes that checksum. The conditions are the same as in the code
- * of these outer layers (UDP tunnels and GRE).
+ * Returns whether an outer header has a checksum over all that follows it, and the outer layer
+ * computes this checksum instead of the device. The conditions are the same as in the code of these
+ * outer layers (UDP tunnels and GRE).
  */
 H(bool, skb_is_summed_around, (const struct sk_buff *skb, netdev_features_t features), return unlikely(skb_shinfo(skb)->gso_type & (SKB_GSO_UDP_TUNNEL_CSUM | SKB_GSO_GRE_CSUM)) && (!(features & NETIF_F_HW_CSUM) || skb_sec_path(skb) || (skb_dst(skb) && dst_xfrm(skb_dst(skb)))))
 /*
@@ -408,11 +416,11 @@ static inline bool gro_same_way(const struct sk_buff *held, const struct sk_buff
  */
 static inline bool gro_same_state(struct sk_buff *held, struct sk_buff *skb) { return !skb_metadata_differs(held, skb) && (likely(!(held->slow_gro | skb->slow_gro)) || (!skb_metadata_dst_cmp(held, skb) && skb_get_nfct(held) == skb_get_nfct(skb) && !skb_has_extensions(held) && !skb_has_extensions(skb))); }
 /*
- * Returns ENET_GRO_MERGEABLE if the packets came the same way and may be merged, ENET_GRO_SAME_WAY
- * if they came the same way but must not be merged, and ENET_GRO_OTHER otherwise. The core has
- * compared the packets before. If it found no match, this function compares them itself, but only
- * if the packet is plain. It also returns ENET_GRO_OTHER if anything but the tags and a header of
- * this module (`own` bytes) was pulled from the held packet.
+ * Returns whether the packets came the same way (ENET_GRO_SAME_WAY), may also be merged
+ * (ENET_GRO_MERGEABLE), or neither (ENET_GRO_OTHER). The core has compared the packets before. If
+ * it found no match, this function compares them itself, but only if the packet is plain. It also
+ * returns ENET_GRO_OTHER if anything but the tags and a header of this module (`own` bytes) was
+ * pulled from the held packet.
  */
 H(int, gro_compare, (struct sk_buff *held, struct sk_buff *skb, const void *tags, u32 len, u32 own, bool plain), if (skb_gro_offset(held) != len + own) return ENET_GRO_OTHER; if (NAPI_GRO_CB(held)->same_flow) return ENET_GRO_MERGEABLE; if (!plain || !gro_same_way(held, skb, tags, len)) return ENET_GRO_OTHER; return gro_same_state(held, skb) ? ENET_GRO_MERGEABLE : ENET_GRO_SAME_WAY)
 /*
@@ -421,16 +429,16 @@ H(int, gro_compare, (struct sk_buff *held, struct sk_buff *skb, const void *tags
  */
 H(bool, gro_movable, (const struct sk_buff *held, const struct sk_buff *skb, u32 most), return most < min_t(u32, GRO_LEGACY_MAX_SIZE, READ_ONCE(held->dev->gro_ipv4_max_size)) && held->pp_recycle == skb->pp_recycle && held->sk == skb->sk && !skb_zcopy((struct sk_buff *)held) && !skb_zcopy((struct sk_buff *)skb) && !skb_cloned(held) && !skb_cloned(skb) && !skb_has_frag_list(held) && !skb_has_frag_list(skb))
 /*
- * Works like skb_set_packets(), but for a buffer that outer layers may wrap, like gro_complete() of
- * the Internet protocols.
+ * Works like skb_set_packets(), and also sets the inner headers if outer layers (tunnels) wrap the
+ * buffer, as gro_complete() of the Internet protocols does.
  */
 H(void, gro_set_packets, (struct sk_buff *skb, u32 at, u32 header_len, __be16 protocol), spare_sums(skb); skb_set_transport_header(skb, (int)(at + header_len) - (int)sizeof(struct sctphdr)); if (skb->encapsulation) { skb_set_inner_protocol(skb, protocol); skb_set_inner_network_header(skb, at); skb->inner_transport_header = skb->transport_header; } skb_shinfo(skb)->gso_segs = NAPI_GRO_CB(skb)->count; skb_shinfo(skb)->gso_type |= SKB_GSO_SCTP)
 /* Removes the owner of a packet, without uncharging it. Returns whether it had one. */
 H(bool, skb_disown, (struct sk_buff *skb), if (likely(!skb->sk)) return false; skb->destructor = NULL; skb->sk = NULL; return true)
 H(void, gro_joined, (struct sk_buff *held, struct sk_buff *skb, bool head), NAPI_GRO_CB(held)->count++; NAPI_GRO_CB(skb)->same_flow = 1; NAPI_GRO_CB(skb)->free = head ? NAPI_GRO_FREE_STOLEN_HEAD : NAPI_GRO_FREE)
 /*
- * list_same_way() compares further fields. GRO need not compare them, since it sees packets before
- * anything else has processed them.
+ * Compare two packets of a receive list before they are merged. list_same_way() compares fields
+ * that GRO need not compare, since GRO sees packets before anything else has processed them.
  */
 H(bool, list_same_sender, (const struct sk_buff *held, const struct sk_buff *skb), return skb_get_hash_raw(held) == skb_get_hash_raw(skb) && held->dev == skb->dev && held->vlan_all == skb->vlan_all && !(held->slow_gro | skb->slow_gro) && !skb_metadata_differs(held, skb) && !compare_ether_header(skb_mac_header(held), skb_mac_header(skb)))
 H(bool, list_same_way, (const struct sk_buff *held, const struct sk_buff *skb), return held->pkt_type == skb->pkt_type && skb_mac_offset(held) == -ETH_HLEN && skb_mac_offset(skb) == -ETH_HLEN && !held->destructor && !skb->destructor && skb_frags_readable(held) == skb_frags_readable(skb))
