@@ -160,11 +160,11 @@ pub(crate) trait Streams: Sized + 'static {
         new: &mut NewStream<'_, Self>,
         nonblocking: bool,
     ) -> Result;
-    /// Returns which socket serves the calls on a descriptor with a companion. May make this
-    /// decision.
+    /// Returns which socket serves the calls on a descriptor with a companion. If that is still
+    /// undecided, this call may decide it.
     fn backend(call: &StreamCall<'_, Self>, companion: &Companion<Self>) -> Backend;
-    /// Works like [`Streams::backend`], but waits for at most `timeout` (in jiffies) while the
-    /// decision is pending, and subtracts the time that it has waited from `timeout`.
+    /// Works like [`Streams::backend`], but waits while the decision is pending, for at most
+    /// `timeout` jiffies. Reduces `timeout` by the time that has passed.
     ///
     /// # Errors
     ///
@@ -176,8 +176,8 @@ pub(crate) trait Streams: Sized + 'static {
         timeout: &mut c_long,
     ) -> Result<Backend>;
     /// Returns the address of one `end` of the connection that the companion has or is opening, and
-    /// the scope of a link-local one, which is the index of its device; 0 if that is not known, and
-    /// for all other addresses.
+    /// the scope of this address. The scope of a link-local address is the index of its device, or
+    /// zero if the device is not known. The scope of any other address is 0.
     ///
     /// # Errors
     ///
@@ -346,8 +346,9 @@ impl<'a, M: Streams> StreamCall<'a, M> {
         // This function accesses the pointer atomically, and the core in single loads.
         let place = unsafe { AtomicPtr::from_ptr(&raw mut (*sk).__sk_common.skc_prot) };
         // Both tables are complete and static, and differ in two functions. The module's table is
-        // valid until the descriptor is released, which calls TCP's `close`. The result is ignored
-        // because the table of other kernel code stays in place.
+        // valid until the descriptor is released, which calls TCP's `close`. The exchange fails if
+        // other kernel code has replaced the table. A failure is ignored, so the other table stays
+        // in place.
         let _ = place.compare_exchange(table.proto(!served), table.proto(served), Relaxed, Relaxed);
     }
 

@@ -14,8 +14,8 @@ pub(crate) struct NewStream<'a, M: Streams> {
 impl<M: Streams> NewStream<'_, M> {
     /// # Safety
     ///
-    /// `socket` is a descriptor with `M`'s `tcp_ops` and without a socket, which no one else uses
-    /// as long as this value exists. `argument` belongs to the `accept` call.
+    /// `socket` is a descriptor with `M`'s `tcp_ops` and without a socket. No one else uses the
+    /// descriptor as long as this value exists. `argument` belongs to the `accept` call.
     pub(super) unsafe fn new(
         socket: *mut bindings::socket,
         argument: *mut bindings::proto_accept_arg,

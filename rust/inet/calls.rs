@@ -298,7 +298,7 @@ pub(super) unsafe extern "C" fn setsockopt<M: Streams>(
         StreamCall::<M>::new(socket)
     };
     if exchanges_table(level, name) {
-        // A kernel without TLS returns the same error, so libraries continue without kernel TLS.
+        // Libraries take this error for a kernel without TLS, and continue without kernel TLS.
         return ENOENT.to_errno();
     }
     if let Some(error) = refusal(level, name, call.is_v6()) {

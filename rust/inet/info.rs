@@ -12,7 +12,7 @@ use crate::net::sock::TcpState;
 pub(crate) struct StreamInfo {
     /// The connection's [state](super::super::sock::TcpState).
     pub(crate) state: u8,
-    /// Payload bytes of a full packet. The value is the same for sent and for received packets.
+    /// Payload bytes of a full packet, the same in both directions.
     pub(crate) mss: u32,
     /// The device's MTU, in bytes.
     pub(crate) mtu: u32,

@@ -48,9 +48,8 @@ unsafe fn has_option_of_tcp(sock: &RawSock) -> bool {
     sock.has_filter() || unsafe { bindings::tcp_is_special(sock.as_ptr()) }
 }
 
-/// Returns whether IPsec would look for a policy for packets of the socket in one direction. Any
-/// policy counts, since the core has no function that finds the policy for an address without an IP
-/// packet.
+/// Returns whether IPsec may have a policy for the socket's packets in one direction. Any policy
+/// counts, since the core can find the policy for an address only with an IP packet.
 fn has_policy(sock: &RawSock, direction: Direction) -> bool {
     let direction = direction as c_int;
     // SAFETY: By the invariant of `RawSock`, the socket is valid and holds its namespace. Policies
@@ -101,9 +100,10 @@ impl<M: Streams> StreamCall<'_, M> {
 
 impl<P: Operations> Sock<P> {
     /// Returns whether this companion may accept a connection that opens on `device`, in place of
-    /// the TCP listener in front of it. It may if devices, VRFs (`net.ipv4.tcp_l3mdev_accept`) and
-    /// BPF programs would let that listener have the connection, and if there is no objection to a
-    /// companion. IPsec policies count for both directions, since no route back has been looked up.
+    /// the TCP listener in front of it. This requires that the listener itself could accept the
+    /// connection, given its device, VRFs (`net.ipv4.tcp_l3mdev_accept`) and BPF programs. It also
+    /// requires that nothing objects to a companion. IPsec policies count for both directions,
+    /// since no route back has been looked up.
     ///
     /// Kernel code that has taken over the listener, such as the NFS server, has replaced the
     /// listener's callbacks. A companion calls only its own callbacks, so the NFS server would

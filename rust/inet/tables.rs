@@ -26,10 +26,11 @@ pub(crate) struct Table {
     serving: bindings::proto,
     /// TCP's own calls: `inet_stream_ops` or `inet6_stream_ops`.
     inet_ops: *const bindings::proto_ops,
-    /// TCP's calls, except for the owner and the calls that may lead to a companion.
+    /// The calls of a descriptor that only TCP's socket serves: TCP's own, except for the owner and
+    /// the calls that may lead to a companion.
     tcp_ops: bindings::proto_ops,
-    /// A copy of TCP's calls. It differs in the owner, and in the calls that ask which socket
-    /// serves them.
+    /// The calls of a descriptor that its companion may serve: a copy of `tcp_ops`, except for the
+    /// calls that first ask which socket serves them ([`Streams::backend`]).
     mapped_ops: bindings::proto_ops,
     switch: bindings::inet_protosw,
 }
@@ -166,8 +167,8 @@ impl<M: Streams> Tables<M> {
         ops.bind = Some(calls::bind::<M>);
         ops.poll = Some(calls::poll::<M>);
         ops.ioctl = Some(calls::ioctl::<M>);
-        // TCP's `compat_ioctl` handles the commands whose arguments have a different layout in
-        // 32-bit programs, and passes the others to `ioctl`.
+        // `compat_ioctl` stays TCP's. It handles the commands whose arguments have a different
+        // layout in 32-bit programs, and passes the others to `ioctl`.
         ops.getsockopt = Some(calls::getsockopt::<M>);
         // If a later kernel's TCP had a `getsockopt_iter`, the core would call it instead of the
         // module's function.

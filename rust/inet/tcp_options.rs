@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Options of TCP and IP on a connection of the companion. TCP's socket in front of the companion
-//! cannot accept or report some of these options. It accepts the others, and the companion honours
-//! those.
+//! Options of TCP and IP on a descriptor with a companion. The options are set on TCP's socket in
+//! front of the companion. This file applies them to the companion, rejects those that only TCP
+//! supports, and reports the values that belong to the companion's connection.
 //!
 //! C header: [`include/linux/tcp.h`](srctree/include/linux/tcp.h)
 
