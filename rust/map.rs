@@ -6,8 +6,9 @@
 //! A map wraps the kernel's `rhashtable`. The hash has a secret seed, so no remote host can choose
 //! keys that collide in one bucket. Each bucket has its own lock. A map holds a reference to each
 //! of its sockets. Sockets are freed after a grace period (`SOCK_RCU_FREE`), so a socket that a
-//! search finds is valid for the read section without a reference. As in [`table`](super::table), a
-//! search starts over if a socket that moves to another chain has led the search there.
+//! search finds is valid for the read section without a reference. If a socket moves to another
+//! chain during a search, it may lead the search there. The search then starts over, as in
+//! [`table`](super::table).
 //!
 //! C header: [`include/linux/rhashtable.h`](srctree/include/linux/rhashtable.h)
 
@@ -137,8 +138,8 @@ impl<P: Protocol> Map<P> {
             .member
             .compare_exchange(ptr::null_mut(), self.table.get(), Acquire, Relaxed)
             .map_err(|_| EINVAL)?;
-        // A search that met the socket under its previous key may still compare the key. So after a
-        // search, code that locks the socket checks the peer again.
+        // A search that found the socket under its previous key may compare the key only now. So
+        // after a search, code that locks the socket checks the peer again.
         for (word, value) in entry.key.iter().zip(key) {
             word.store(*value, Relaxed);
         }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! All packets of a buffer have the same mask. A packet's [checksum](super::checksum) is the
-//! exclusive or of this mask and the packet's CRC32c. A packet alone in its buffer has such a
-//! checksum, which contains the mask. In a buffer with several packets, the packets have no
-//! checksums, and `skb->csum` stores their mask:
+//! Stores the mask of the packets in a buffer. A packet's [checksum](super::checksum) is the
+//! exclusive or of a mask and the packet's CRC32c, and all packets of a buffer have the same mask.
+//! If a buffer has a single packet, the checksum follows the packet and contains the mask. In a
+//! buffer with several packets, the packets have no checksums, and `skb->csum` stores their mask:
 //!
 //! * The buffer is marked as not needing a checksum verified (`CHECKSUM_UNNECESSARY`). The core
 //!   then does not change `csum`, and copies it to clones and copies (`skb_copy_header`). So the
@@ -13,7 +13,7 @@
 //!   the checksum as verified, and would overwrite `csum`. So `csum_level` starts at its maximum,
 //!   which exceeds the number of tunnels around a frame.
 //!
-//! Once the mark `CHECKSUM_UNNECESSARY` is gone, the buffer has the mask 0. This is wrong for a
+//! If something removes the mark `CHECKSUM_UNNECESSARY`, the mask reads as 0, which is wrong for a
 //! connection with masks.
 //!
 //! C header: [`include/linux/skbuff.h`](srctree/include/linux/skbuff.h)

@@ -19,9 +19,10 @@ use core::{
 };
 use kernel::ffi::c_int;
 
-/// Length in bytes of the longest copy from or to user memory that goes through the stack. The
-/// kernel checks every copy of variable length (`CONFIG_HARDENED_USERCOPY`). It checks an object on
-/// the stack far faster than it finds the slab of an object on the heap.
+/// Length in bytes of the longest copy from or to user memory that goes through an array on the
+/// stack. The kernel checks every copy of variable length (`CONFIG_HARDENED_USERCOPY`). For an
+/// array on the stack this check is far faster than for an object on the heap, whose slab it has to
+/// find.
 pub(super) const SHORT: usize = 64;
 
 /// The length of the longest address in a report, an IPv6 address, in bytes.
@@ -120,7 +121,7 @@ impl Message<'_> {
         unsafe { (*self.raw).msg_flags |= flags as u32 };
     }
 
-    /// Reports how many bytes are left to read, if the caller asks for that. `io_uring` asks.
+    /// Reports how many bytes are left to read, if the caller asks for that, as `io_uring` does.
     #[inline]
     pub(crate) fn report_left(&mut self, left: u32) {
         // SAFETY: The message is valid and ours for the call.
@@ -210,8 +211,8 @@ impl Message<'_> {
     /// `kind` and level `level`. Returns the number of bytes delivered.
     ///
     /// The packet's headers are not parsed. A companion's reports have the form of TCP's, in which
-    /// the address of an offender follows the error. There is no offender, so the address is all
-    /// zeroes.
+    /// the error is followed by the address of the host that caused it. No host causes these
+    /// reports, so the address is all zeroes.
     ///
     /// # Errors
     ///

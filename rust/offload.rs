@@ -110,7 +110,7 @@ pub(crate) trait Packets: 'static {
     /// hosts; at most [`Self::HEADER_LEN`].
     const FLOW_LEN: usize;
 
-    /// Returns whether a [checksum] follows each packet with `header` that is alone in its buffer.
+    /// Returns whether a [checksum] follows a packet with `header` that is alone in its buffer.
     /// Packets are merged if their checksums have the same [mask](masks). Merged packets have no
     /// checksums, and get checksums with that mask again when they are segmented.
     fn has_checksum(header: &[u8]) -> bool;
@@ -119,14 +119,14 @@ pub(crate) trait Packets: 'static {
     /// passed to the functions of this trait has [`Self::HEADER_LEN`] bytes.
     fn cut(header: &mut [u8], part: Part);
 
-    /// Returns whether a packet with `header` and `len` bytes of payload or padding is held so that
-    /// later packets may be merged into it.
+    /// Returns whether GRO holds back a packet with `header` and `len` bytes of payload or padding,
+    /// so that later packets may be merged into it.
     fn begins(header: &[u8], len: usize) -> bool;
 
-    /// `whole` is the common header of the packets that `held` counts. Changes `whole` so that it
-    /// also covers one more packet, which has `header` and `len` bytes of payload or padding.
-    /// Returns `None`, and leaves `whole` unchanged, if that packet does not follow the others.
-    /// Segmenting the merged buffer must give the same packets again.
+    /// Extends `whole`, the common header of the packets that `held` counts, so that it also covers
+    /// one more packet. That packet has `header` and `len` bytes of payload or padding. Returns
+    /// `None`, and leaves `whole` unchanged, if that packet does not follow the others. Segmenting
+    /// the merged buffer must give the same packets again.
     fn join(whole: &mut [u8], header: &[u8], held: Held, len: usize) -> Option<More>;
 }
 
@@ -250,8 +250,9 @@ impl<P: Packets> Registration<P> {
                 let header = slice::from_raw_parts_mut(header, P::HEADER_LEN);
                 P::cut(header, part);
                 let has_checksum = P::has_checksum(header);
-                // The sum starts at this module's header, because only the headers in front of it
-                // are a whole number of 16-bit words. An outer checksum adds up such words.
+                // An outer checksum adds up 16-bit words, so the sum over this packet must start at
+                // an even offset. The outer headers have an even length, but this module's header
+                // may have an odd one. So the sum starts in front of this module's header.
                 let from = in_front as u32;
                 if has_checksum && !checksum::append(packet, from, mask)
                     || summed_around && !bindings::skb_sum_for_outer(packet, from)

@@ -16,8 +16,8 @@ pub(crate) trait Expire: Send + Sync + Sized + 'static {
 }
 
 /// A value in an [`Arc`], with its timer. The timer holds no reference to the value, so dropping
-/// the value cancels the timer and waits for a running callback. So while the last reference is
-/// dropped, no lock that [`Expire::expired`] takes may be held. Otherwise the drop would deadlock.
+/// the value cancels the timer and waits for a running callback. Drop the last reference without
+/// any lock that [`Expire::expired`] takes, or the drop deadlocks.
 #[repr(C)]
 pub(crate) struct OwnedTimer<T: Expire> {
     timer: UnsafeCell<bindings::hrtimer>,

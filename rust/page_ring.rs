@@ -120,10 +120,10 @@ impl PageRing {
         unsafe { bindings::skb_page_frag_refill(1, pages, context.gfp()) }
     }
 
-    /// Keeps a full page, and returns a page that has no other references. A page with other
-    /// references is not replaced by the full page. If it were, then with more bytes in flight than
-    /// the ring holds, each page would be freed just before it could be reused. If kernel code
-    /// limits the allocations of a socket, that socket has no ring.
+    /// Keeps a full page, and returns a page of the ring without other references, if it finds one.
+    /// A page with other references keeps its place in the ring. Otherwise, with more bytes in
+    /// flight than the ring holds, each page would be freed just before it could be reused. If
+    /// kernel code limits the allocations of a socket, that socket has no ring.
     fn exchange(&mut self, full: Page, bytes: u32, context: Context) -> Option<Page> {
         if !matches!(context, Context::Task(flags) if flags.is_default()) {
             return None;
@@ -143,11 +143,11 @@ impl PageRing {
             }
         }
         if count < most {
-            // Ignored because a full page is simply freed if there is no memory for its entry in
-            // the ring.
+            // An error is ignored: if there is no memory for its entry in the ring, the full page
+            // is simply freed.
             let _ = self.pages.push(full, GFP_KERNEL_ACCOUNT);
         } else {
-            // The next search begins further on, so that pages that a receiver keeps do not hide
+            // The next search begins further on. Otherwise pages that a receiver keeps would hide
             // the pages behind them for ever.
             let next = self.next.wrapping_add(SEARCH);
             self.next = next.checked_sub(count).unwrap_or(next).min(count);

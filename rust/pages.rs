@@ -108,7 +108,7 @@ impl Buffer {
         }
     }
 
-    /// Appends the next bytes of the message of a send call on `sock`, at most `len`, and returns
+    /// Appends the next bytes of the message of a send call on `sock`, but at most `len`. Returns
     /// the number of bytes appended. That number is less than `len`, or 0, if the buffer has no
     /// room for further page references. The number is 0 if the buffer has a clone, or if the
     /// socket must not use the task's pages. Advances the message by the bytes appended.

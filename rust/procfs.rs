@@ -86,7 +86,7 @@ impl Output {
     /// [`Full`].
     pub(crate) fn line(&mut self, text: fmt::Arguments<'_>) -> Result<(), Full> {
         let mut line = Text::<LONGEST>::new();
-        // Ignored because `line` is then truncated, which is intended for a line that is too long.
+        // An error only means that the line is too long and was truncated, as intended.
         let _ = writeln!(line, "{text}");
         let bytes = line.as_bytes();
         // SAFETY: `file` is valid while it is being shown.
@@ -116,7 +116,8 @@ impl Output {
 /// A reader's position in a file.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Place {
-    /// The index of the part of the file.
+    /// The part of the file that the next line belongs to. Each [`Show`] defines its own parts,
+    /// such as a header and one table each.
     pub(crate) part: u32,
     /// The position in that part.
     pub(crate) walk: Walk,
