@@ -155,10 +155,10 @@ impl Drop for Route {
     }
 }
 
-/// Returns whether the host with address `ip` is the neighbour with Ethernet address `mac` on
-/// `device`, and packets from the own address `own` to it would leave by this device without a
-/// gateway. The neighbour table alone does not show this: the core enters the sender of any
-/// solicitation or request, also one whose address is of another network.
+/// Returns whether two conditions hold. On `device`, the neighbour with address `ip` has the
+/// Ethernet address `mac`. And packets to `ip` from this host's address `own` would leave by
+/// `device` without a gateway. The neighbour table alone does not show the second: the core enters
+/// the sender of every solicitation or request, even if the sender's address is of another network.
 pub(crate) fn is_neighbour(device: &Device, ip: IpAddr, own: IpAddr, mac: Mac) -> bool {
     neighbour(device, ip) == Some(mac)
         && Route::back(device, ip, own).is_some_and(|r| r.is_on_link())
@@ -183,12 +183,12 @@ pub(crate) fn resolve(device: &Device, ip: IpAddr) {
     }
 }
 
-/// Sends the neighbour with IPv6 address `ip` on `device` a solicitation from `source`, to the
-/// neighbour alone. From it the neighbour learns which Ethernet address `source` has. The core's
-/// own solicitations come from the link-local address, unless a packet waits for the answer. As in
-/// the core, `source` must be an address of `device` that is known to be unique; otherwise nothing
-/// is sent. Does nothing for IPv4, whose requests come from an address of the destination's
-/// network. Must be called in process context.
+/// Sends a solicitation from `source` to the neighbour with IPv6 address `ip` on `device`, and to
+/// no one else, so that the neighbour learns the Ethernet address of `source`. The core's own
+/// solicitations come from the link-local address, unless a packet waits for the answer. As in the
+/// core, nothing is sent unless `source` is an address of `device` that is known to be unique. Does
+/// nothing for IPv4, whose requests come from an address of the destination's network. Must be
+/// called in process context.
 pub(crate) fn introduce(device: &Device, ip: IpAddr, source: IpAddr) {
     if let (IpAddr::V6(ip), IpAddr::V6(source)) = (ip, source) {
         // SAFETY: The device is valid, and the function reads the 16 bytes of each address. It
@@ -325,8 +325,8 @@ impl RawSock {
         let mut source = from.octets();
         let scope = c_int::try_from(scope).ok()?;
         // SAFETY: By the invariant of `RawSock`, the socket is valid. The function reads the fields
-        // of IPv6 only of a socket of that family, reads and writes the 16 bytes of the addresses,
-        // and returns a route that is ours, or an error.
+        // of IPv6 only of a socket of that family. It reads and writes the 16 bytes of the
+        // addresses. It returns a route that is ours, or an error.
         let route = unsafe {
             bindings::route6_output(
                 self.as_ptr(),
@@ -369,10 +369,10 @@ impl RawSock {
         }
         let section = rcu::Read::enter();
         let device = route.device(&section);
-        // The look-up of an IPv4 route fails for the source address of another host, to which a
-        // transparent proxy may bind. That of an IPv6 route succeeds. The host does not answer
-        // solicitations of an IPv6 address that another of its devices has, so the destination
-        // could not learn the Ethernet address.
+        // The source must be an address of this device. The IPv6 look-up also succeeds for the
+        // address of another host, to which a transparent proxy may bind, while the IPv4 look-up
+        // fails for it. And the host does not answer IPv6 solicitations for an address of another
+        // of its devices, so the destination could not learn the Ethernet address.
         if matches!(source, IpAddr::V6(source) if !is_own6(device, source, true)) {
             return Err(NoHop::NotOnLink);
         }

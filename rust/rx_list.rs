@@ -3,7 +3,7 @@
 //! Merges received packets if the core passes them on as one list. The core does so for a driver
 //! with NAPI if GRO is off (`ethtool -K DEVICE gro off`). Packets that are neighbours in the list
 //! and follow each other in one connection become one buffer, as in [`gro`]. So the connection
-//! processes these packets at once.
+//! processes these packets together.
 //!
 //! C headers: [`include/linux/netdevice.h`](srctree/include/linux/netdevice.h) (`list_func`),
 //! [`include/linux/skbuff.h`](srctree/include/linux/skbuff.h)

@@ -22,7 +22,8 @@ pub(crate) trait Sequenced: Note {
     fn count(&self) -> u16;
 }
 
-/// A queue of buffers with notes of type `N`, and the position `place` where the last search ended.
+/// A queue of buffers that each carry a value of type `N`, and the position `place` where the last
+/// search ended.
 ///
 /// # Invariants
 ///
@@ -153,7 +154,7 @@ impl<N: Sequenced> SeqQueue<N> {
         Some(skb)
     }
 
-    /// Finds the buffer with the number `number`, starting where the last search ended.
+    /// Finds the buffer that covers the number `number`, starting where the last search ended.
     #[inline]
     fn find(&mut self, number: u16) -> Option<*mut bindings::sk_buff> {
         // SAFETY: The closure is called only with buffers of the queue, which is borrowed
@@ -180,7 +181,7 @@ impl<N: Sequenced> SeqQueue<N> {
         None
     }
 
-    /// Returns the buffer with the number `number`.
+    /// Returns the buffer that covers the number `number`.
     #[inline]
     pub(crate) fn seek(&mut self, number: u16) -> Option<&mut Buffer> {
         let skb = self.find(number)?;
@@ -188,7 +189,7 @@ impl<N: Sequenced> SeqQueue<N> {
         Some(unsafe { Buffer::from_raw_mut(skb) })
     }
 
-    /// Returns a cursor at the buffer with the number `number`.
+    /// Returns a cursor at the buffer that covers the number `number`.
     #[inline]
     pub(crate) fn cursor(&mut self, number: u16) -> Cursor<'_, N> {
         let at = self.find(number).unwrap_or(ptr::null_mut());

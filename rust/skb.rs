@@ -20,8 +20,9 @@ use kernel::ffi::c_int;
 
 mod alloc;
 
-/// The processor that a frame records as its sender's (`skb->sender_cpu`). Together with the flow's
-/// hash, the processor selects the transmit queue of the device, and of each lower device.
+/// The processor of a frame's sender, which the frame records (`skb->sender_cpu`). Together with
+/// the flow's hash, the processor selects the transmit queue of the device, and of each lower
+/// device.
 #[derive(Clone, Copy)]
 pub(crate) struct Processor(u32);
 
@@ -326,8 +327,9 @@ impl Buffer {
         self.head().first_chunk().copied()
     }
 
-    /// Copies the first `n` bytes of data into the linear part, which is never a sender's page.
-    /// Returns `false` if there is no memory for the copy, or if there are fewer than `n` bytes.
+    /// Copies the first `n` bytes of data into the linear part, where no sender on this host can
+    /// change them. Returns `false` if there is no memory for the copy, or if there are fewer than
+    /// `n` bytes.
     pub(crate) fn gather(&mut self, n: usize) -> bool {
         let Ok(n) = u32::try_from(n) else {
             return false;
@@ -512,8 +514,7 @@ impl Buffer {
         }
     }
 
-    /// Sets the priority, the mark and the send time of a frame of `sock` from the cookie of a send
-    /// call.
+    /// Gives a frame of `sock` the priority, the mark and the send time in a send call's `cookie`.
     #[inline]
     pub(crate) fn set_cookie(&mut self, sock: &RawSock, cookie: &message::Cookie) {
         // SAFETY: The buffer is borrowed exclusively, and the socket and the cookie are valid for
@@ -521,8 +522,8 @@ impl Buffer {
         unsafe { bindings::skb_set_cookie(self.as_ptr(), sock.as_ptr(), cookie.as_ptr()) };
     }
 
-    /// Sets the priority, the mark and the flow hash of a frame of `sock`, and the processor that
-    /// the frame records as its sender's.
+    /// Gives a frame of `sock` its priority, mark and flow hash, and records the sender's
+    /// processor.
     #[inline]
     pub(crate) fn set_class(&mut self, sock: &RawSock, sender: Processor) {
         // SAFETY: The buffer is borrowed exclusively, and the socket is valid for the borrow. Three
@@ -542,9 +543,9 @@ impl Buffer {
     }
 }
 
-/// An owned socket buffer. Dropping it frees the buffer as dropped without a stated reason, which
-/// suits buffers made useless by an error. [`Self::consume`], [`Self::refuse`] and [`Self::purge`]
-/// report a reason to drop monitors.
+/// An owned socket buffer. Dropping the value frees the buffer as a dropped packet without a stated
+/// reason, which suits buffers made useless by an error. [`Self::refuse`] and [`Self::purge`] state
+/// a reason to drop monitors. [`Self::consume`] does not count as a drop.
 ///
 /// # Invariants
 ///

@@ -221,7 +221,8 @@ impl RawSock {
         unsafe { ptr::read_volatile(field!(self, sk_backlog.rmem_alloc.counter)).max(0) as u32 }
     }
 
-    /// Returns the memory of packets that devices hold, in bytes.
+    /// Returns the memory of sent packets that devices and queueing disciplines have not freed yet,
+    /// in bytes.
     #[inline]
     pub(crate) fn in_devices(&self) -> u32 {
         // SAFETY: By the invariant of `RawSock`, the socket is valid.

@@ -66,8 +66,9 @@ impl StampRequest {
         self.stamp(number)
     }
 
-    /// Returns the request for a timestamp of a message that a call on `sock` has sent, if there is
-    /// a request. In this case, also counts the message.
+    /// Returns the timestamp requested for a message that a call on `sock` has sent, if any. Counts
+    /// the message only if the socket numbers its timestamps and the call has not chosen the
+    /// number.
     pub(crate) fn stamp_message(self, sock: &RawSock) -> Option<Stamp> {
         if self.flags & STAGES == 0 {
             return None;
@@ -147,10 +148,11 @@ impl RawSock {
         self.stamp_flags() & ENET_STAMP_NUMBERS != 0
     }
 
-    /// Makes the core accept numbers (`SOF_TIMESTAMPING_OPT_ID`) on a TCP socket whose companion
-    /// has the connection. The core rejects a change of this flag on a socket without a TCP
-    /// connection. Returns the former flags, which the caller [restores](Self::undo_stamp_numbers)
-    /// if the core rejects the other new flags. Returns `None` if nothing changes.
+    /// Turns on numbered timestamps (`SOF_TIMESTAMPING_OPT_ID`) on a TCP socket whose companion has
+    /// the connection, before the core handles the option. The core itself rejects a change of this
+    /// flag on a socket without a TCP connection. Returns the former flags, which the caller
+    /// [restores](Self::undo_stamp_numbers) if the core rejects the other new flags. Returns `None`
+    /// if nothing changes.
     pub(super) fn begin_stamp_numbers(&self) -> Option<u32> {
         // SAFETY: This runs in process context. The core also writes the flags under this lock.
         unsafe { bindings::lock_sock_nested(self.as_ptr(), 0) };
@@ -184,9 +186,9 @@ impl RawSock {
 }
 
 impl<P: Protocol> Sock<P> {
-    /// Returns the level and type of the control message with a report, and the length of the
-    /// offender's address in that message. The reports of a companion have the level and type that
-    /// belong to the family of its TCP socket, and room for an address of this family.
+    /// Returns the form of the control message that delivers a report: its level, its type, and the
+    /// length of the address behind the error. The reports of a companion have the level and type
+    /// that belong to the family of its TCP socket, and room for an address of this family.
     pub(super) fn report_kind(&self, level: c_int, kind: c_int) -> (c_int, c_int, usize) {
         const AF_INET6: u16 = bindings::AF_INET6 as u16;
         let Some(front) = self.tcp_front() else {

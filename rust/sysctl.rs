@@ -42,7 +42,7 @@ pub(crate) trait Numbers: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// The error that the writer gets. After an error nothing may have changed.
+    /// The error that the writer gets. After an error, no setting has changed.
     fn set(&self, file: Self::File, number: u32) -> Result;
 }
 

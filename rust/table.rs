@@ -69,7 +69,8 @@ unsafe impl Link for PortLink {
     }
 }
 
-/// The first bucket of the table that a socket is in, or null. Written with the table locked.
+/// The table that a socket is in, identified by the table's first bucket, or null. Written with the
+/// table locked.
 #[derive(Default)]
 pub(crate) struct Membership(AtomicPtr<Bucket>);
 

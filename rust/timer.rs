@@ -5,8 +5,10 @@
 //! The timer holds no reference to the socket. If it held one for each expiry, these references
 //! could not be counted, because the timer may be started while its callback runs. Instead the
 //! socket's destructor, which runs after the last reference and an RCU grace period, waits for the
-//! callback. The lock holder decides the expiry time. Other code may arm the timer so that the
-//! socket is processed, but the lock holder may postpone the expiry.
+//! callback.
+//!
+//! The lock holder decides when the timer expires. Code without the lock may arm the timer so that
+//! the socket is processed, and the lock holder may then postpone the expiry.
 //!
 //! C header: [`include/linux/hrtimer.h`](srctree/include/linux/hrtimer.h)
 

@@ -272,8 +272,8 @@ impl Buffer {
                 ptr::null_mut(),
             )
         };
-        // Undoes the function's change of `sk_wmem_queued`, because the caller charges the memory
-        // of this buffer like the memory of every other buffer.
+        // Undoes the change of `sk_wmem_queued` by `skb_zerocopy_iter_stream`, because the caller
+        // charges the memory of this buffer like the memory of every other buffer.
         sock.write_queued().store(queued, Relaxed);
         // `FULL`: the buffer cannot refer to more pages. `OTHER`: the buffer refers to a different
         // notice.
