@@ -49,7 +49,7 @@ int main(int argc, char **argv)
 		printf("pid %d\n", getpid());
 		for (int i = 0; i < turns; i++)
 			printf("times %lld %lld %lld\n", times[i][0], times[i][1], times[i][2]);
-		/* Each exchange has added one. */
+		/* The peer adds one in each exchange. */
 		if (value != turns + 1)
 			MPI_Abort(MPI_COMM_WORLD, 1);
 	}

@@ -41,7 +41,7 @@ pub fn start(
     modules: &[*mut mca_btl_base_module_t],
     echoes: Echoes,
 ) {
-    // Ignored because Open MPI creates modules once per process, so neither value was set before.
+    // This cannot fail: Open MPI creates modules once per process, so neither value was set before.
     let _ = INTERFACES.set(interfaces);
     let _ = MODULES.set(modules.iter().copied().map(AtomicPtr::new).collect());
     *ENGINE.lock().expect("panics abort") = Some(engine);
@@ -95,8 +95,8 @@ pub fn reach(
     if !known {
         let cards = card::decode(&fetch());
         let matrix = reach.matrix(INTERFACES.get()?, &cards);
-        // Both processes choose from the matrix of the process with the lower name, so that both
-        // choose the same pairs.
+        // Both processes choose from the matrix of the process with the lower name, so they choose
+        // the same pairs.
         let chosen = if own < peer {
             pairs::choose(&matrix)
         } else {
@@ -144,7 +144,7 @@ fn hand_over(
     to: impl FnOnce(&mut Engine<Message>, Message) -> Sent<Message>,
 ) -> Result<bool, Message> {
     let callback = message.wants_callback();
-    // If the message is queued, Open MPI must be called back when it completes.
+    // If the message is queued, Open MPI must be called back when the message completes.
     message.set_callback(true);
     let sent = match ENGINE.lock().expect("panics abort").as_mut() {
         Some(engine) => to(engine, message),
@@ -166,7 +166,8 @@ fn hand_over(
     }
 }
 
-/// Opens memory to peers and returns the memory's key. Returns `None` if there is no engine.
+/// Lets peers write into memory, and returns the memory's key. Returns `None` if there is no
+/// engine.
 ///
 /// # Safety
 ///
@@ -177,7 +178,7 @@ pub unsafe fn open_window(start: *mut u8, length: usize) -> Option<u64> {
     unsafe { engine.as_mut()?.windows().open(start, length) }
 }
 
-/// Closes memory to peers.
+/// Ends the peers' access to the memory with the key `key`.
 pub fn close_window(key: u64) {
     if let Some(engine) = ENGINE.lock().expect("panics abort").as_mut() {
         engine.windows().close(key);

@@ -402,7 +402,7 @@ impl<P: Payload> Engine<P> {
         let (asked, mut progress) = self.ask_blocked();
         if self.ready.len() <= self.settings.polled {
             for place in 0..self.ready.len() {
-                // A link that fails is removed from the list.
+                // The list is shorter now if a link has failed.
                 let Some(link) = self.ready.get(place).copied() else {
                     break;
                 };
@@ -430,9 +430,9 @@ impl<P: Payload> Engine<P> {
         progress
     }
 
-    /// Asks each blocked link with one `poll(2)` whether it can send and has input, then sends and
-    /// receives accordingly. One `poll(2)` costs less than a send and a receive that fail. Returns
-    /// two values: the links that were asked, and whether bytes were received.
+    /// Checks each blocked link with one `poll(2)`, then sends and receives as far as possible. One
+    /// `poll(2)` costs less than a send and a receive that fail. Returns two values: the links that
+    /// were checked, and whether bytes were received.
     fn ask_blocked(&mut self) -> (Vec<LinkId>, bool) {
         let mut progress = false;
         let asked = std::mem::take(&mut self.blocked);
@@ -467,7 +467,7 @@ impl<P: Payload> Engine<P> {
 
     fn accept(&mut self) {
         for (module, listener) in self.listeners.iter().enumerate() {
-            // Without descriptors or memory the connection stays in the accept queue.
+            // If the process lacks descriptors or memory, the connection stays in the accept queue.
             while let Ok(Some(stream)) = listener.accept() {
                 self.callers.push(Caller {
                     stream,
@@ -486,7 +486,7 @@ impl<P: Payload> Engine<P> {
                 Ok(None) => self.callers.push(caller),
                 Ok(Some(())) => {
                     let bytes = caller.bytes.first_chunk().map(Hello::decode);
-                    // The connection of a different program or version is closed.
+                    // A hello of a different program or version closes the connection.
                     if let Some(Ok(hello)) = bytes {
                         self.answer(caller.stream, caller.module, hello);
                     }
@@ -512,8 +512,8 @@ impl<P: Payload> Engine<P> {
         } else {
             Answer::Refused
         };
-        // Ignored because the send buffer of a new connection has room and, if the connection has
-        // broken, the next receive reports that.
+        // An error is ignored: the send buffer of a new connection has room, and the next receive
+        // reports a broken connection.
         let _ = stream.send(&[io::IoSlice::new(&answer.encode())]);
         if accepted {
             self.establish(link, stream);
@@ -555,8 +555,8 @@ impl<P: Payload> Engine<P> {
                 }
                 link.state = State::Greeting(stream, Vec::new());
             }
-            // The peer answers when it next calls Open MPI. If the peer dies before that, its
-            // kernel closes the connection.
+            // There is no time limit here: the peer answers when it next calls Open MPI. If the
+            // peer dies before that, its kernel closes the connection.
             State::Greeting(stream, mut bytes) => {
                 match read_greeting(&stream, &mut bytes, ANSWER) {
                     Ok(None) => link.state = State::Greeting(stream, bytes),

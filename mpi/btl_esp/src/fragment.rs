@@ -170,7 +170,7 @@ impl Message {
         unsafe { slice::from_raw_parts_mut(memory.as_mut_ptr().cast(), length) }
     }
 
-    /// Sets the number of bytes of the message's memory that are sent.
+    /// Sets how many bytes of the message's memory are sent.
     pub fn set_length(&mut self, length: usize) {
         assert!(length <= self.size(), "longer than its memory");
         self.fragment_mut().segments[0].seg_len = length as u64;

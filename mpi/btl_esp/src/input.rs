@@ -13,9 +13,9 @@ use crate::wire::{Foreign, Header, Kind, Target, HEADER, TARGET};
 /// Maximum number of free blocks that are kept for reuse.
 const KEPT: usize = 32;
 
-/// Maximum number of bytes that one call receives into a block while a window is open, unless more
-/// bytes of the current frame are missing. The bytes that follow may be data for the window, and
-/// would have to be copied from the block.
+/// While a window is open, one call receives at most this number of bytes into a block, or the
+/// missing bytes of the current frame if there are more. Bytes beyond these may be data for the
+/// window, and would have to be copied from the block.
 const NEAR: usize = 4 << 10;
 
 /// A pool of memory blocks into which frames are received.

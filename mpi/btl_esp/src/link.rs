@@ -77,8 +77,8 @@ pub struct Link<P> {
     /// Number of protected frames (frames that are kept until they are acknowledged) that the peer
     /// has acknowledged.
     acknowledged: u64,
-    /// Whether an unprotected frame was written after the last acknowledgement, so that it is
-    /// unknown whether the frame was delivered.
+    /// Whether an unprotected frame was written after the last acknowledgement. If so, it is
+    /// unknown whether that frame was delivered.
     exposed: bool,
     /// `arrived` is the number of protected frames that have arrived. `confirmed` is the number of
     /// these frames that this end has acknowledged.
@@ -125,8 +125,8 @@ impl<P: Payload> Link<P> {
         self.has_output() && matches!(self.state, State::Ready(_))
     }
 
-    /// Returns two values: whether there is input, and whether there is room for output. Each value
-    /// is true if it is unknown.
+    /// Returns two values: whether there is input, and whether there is room for output. If
+    /// `poll(2)` fails or the link is not connected, both values are true.
     pub fn readiness(&self) -> (bool, bool) {
         match &self.state {
             State::Ready(stream) => stream.readiness().unwrap_or((true, true)),
@@ -134,7 +134,7 @@ impl<P: Payload> Link<P> {
         }
     }
 
-    /// Queues a message, or a put whose payload begins with its target.
+    /// Queues a message or a put. The payload of a put begins with the put's target.
     pub fn push(&mut self, kind: Kind, tag: u8, payload: P, number: Option<u64>) {
         let length = match kind {
             Kind::Put => TARGET,
@@ -228,7 +228,7 @@ impl<P: Payload> Link<P> {
     ///
     /// # Errors
     ///
-    /// [`Foreign`] if fewer protected frames were sent.
+    /// [`Foreign`] if fewer than `count` protected frames were sent.
     pub fn acknowledged(&mut self, count: u64, done: &mut Vec<P>) -> Result<(), Foreign> {
         while self.acknowledged < count {
             let frame = self.unacknowledged.pop_front().ok_or(Foreign)?;

@@ -56,7 +56,7 @@ impl Interface {
     }
 }
 
-/// A listening socket on one interface, through which connections are also opened.
+/// A local interface and its listening socket.
 #[derive(Debug)]
 pub struct Listener {
     interface: Interface,
@@ -255,7 +255,7 @@ impl Stream {
 
     /// Shuts down the sending direction.
     pub fn finish(&self) {
-        // Ignored because the shutdown fails if the connection has already ended.
+        // An error is ignored: it means that the connection has already ended.
         let _ = self.0.shutdown(Shutdown::Write);
     }
 

@@ -36,8 +36,8 @@ impl Windows {
     ///
     /// # Safety
     ///
-    /// Until [`Windows::close`] of the key, the memory must stay allocated and writable, and no
-    /// reference to it may be used.
+    /// Until [`Windows::close`] is called with the key, the memory must stay allocated and
+    /// writable, and no reference to it may be used.
     pub unsafe fn open(&mut self, start: *mut u8, length: usize) -> Option<u64> {
         let start = NonNull::new(start)?;
         loop {

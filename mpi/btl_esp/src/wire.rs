@@ -134,7 +134,7 @@ impl Header {
 /// Memory of the receiver that a put writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// The receiver's key of the memory that it opened.
+    /// The key under which the receiver opened the memory.
     pub key: u64,
     /// Offset of the write in that memory, in bytes.
     pub offset: u64,

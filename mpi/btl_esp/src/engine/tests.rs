@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Two or more engines in one process, connected by the loopback device.
+//! Tests the engine: two or more engines in one process exchange messages over the loopback device.
 
 use super::*;
 use crate::transport::Interface;
@@ -167,8 +167,7 @@ fn a_peer_that_is_not_known_connects_and_is_answered() {
         at_a.messages.len() == 1
     });
     assert!(!a.knows(b.name()));
-    // Messages to the caller use the link that the caller connected, because the caller is
-    // otherwise unknown here.
+    // `a` knows no interface of `b`, so it sends by the link that `b` connected.
     assert!(matches!(a.send(0, 2, vec![6]), Sent::Done(_)));
     until(|| {
         at_b.listen(&mut b);
@@ -191,7 +190,7 @@ fn a_cut_link_loses_and_repeats_nothing_while_another_one_works() {
                 at_a.listen(&mut a);
                 matches!(a.links[0].state, State::Ready(_))
             });
-            // This cut of the connection discards the bytes that the receiver has not read yet.
+            // The cut discards the bytes that the receiver has not read yet.
             let cut = std::mem::replace(&mut b.links[0].state, State::Idle);
             let State::Ready(stream) = cut else {
                 panic!("it was connected: {cut:?}")
@@ -287,7 +286,8 @@ fn a_put_that_came_by_another_link_is_not_written_again() {
     });
     b.windows().close(key);
     assert!(memory == data);
-    // The rest of the first link's data is dropped. This is no error until the link ends.
+    // The receiver drops the rest of the first link's data, and reports the broken link only when
+    // the stream ends.
     memory.fill(0);
     b.ready.push(0);
     until(|| {
