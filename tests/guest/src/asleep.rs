@@ -200,9 +200,8 @@ pub fn thread_id() -> i32 {
     unsafe { libc::gettid() }
 }
 
-/// Logs an error before the threads are joined. Because of the error, a thread may sleep for ever,
-/// and the join then waits until the scenario's deadline. If the error were not logged here, it
-/// would never be reported.
+/// Logs an error before the threads are joined. After an error a thread may sleep for ever. The
+/// join would then wait until the scenario is killed, and the error would never be reported.
 fn explain<T>(inner: &Result<T>) {
     if let Err(error) = inner {
         note(&format!("beside a sleeping call: {error:#}"));

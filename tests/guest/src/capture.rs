@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! A short exchange of both protocols for dissectors, with every kind of frame.
+//! Plays a short exchange of both protocols, with every kind of frame, and prints its frames for
+//! tests of dissectors.
 
 use crate::address::{EDP_SO_CHECKSUM, ESP_SO_CHECKSUM};
 use crate::frame::{edp, ETH_P_ALL};

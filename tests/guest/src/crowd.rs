@@ -73,8 +73,8 @@ impl Protocol {
         Ok(socket)
     }
 
-    /// Connects host a, whose namespace the calling thread is in, to the listener at `there` on b;
-    /// returns both ends.
+    /// Connects host a to the listener at `there` on host b, and returns both ends. The calling
+    /// thread must be in host a's namespace.
     fn connect(self, listener: &Socket, there: &[u8]) -> Result<(Socket, Socket)> {
         let client = self.socket()?;
         client.connect_bytes(there).context("connect")?;

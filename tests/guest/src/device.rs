@@ -47,8 +47,8 @@ impl<'a> Device<'a> {
         })
     }
 
-    /// Finds the device `name`, and waits until the device can send. It can send once the kernel
-    /// has noticed its carrier.
+    /// Finds the device `name`, and waits until the kernel has noticed the device's carrier. Before
+    /// that, the device sends nothing.
     ///
     /// # Errors
     /// If there is no such device, or it does not become able to send.

@@ -38,8 +38,8 @@ pub mod flag {
     pub const TXF: u8 = 0x40;
     /// A checksum follows the payload.
     pub const CRC: u8 = 0x80;
-    /// The flags of an empty packet with a grant. The length field of such a packet is not 0 and
-    /// contains the grant.
+    /// The flags of an empty packet that grants the peer a window. The packet's length field
+    /// contains the grant, which is not 0.
     pub const GRANT: u8 = ACK | RRQ | TXF;
 }
 
@@ -81,7 +81,7 @@ pub fn edp(source: u16, destination: u16, length: u16, payload: &[u8]) -> Vec<u8
     packet
 }
 
-/// Encodes an EDP packet, whose payload is followed by a checksum.
+/// Encodes an EDP packet with a checksum after the payload.
 pub fn edp_summed(source: u16, destination: u16, payload: &[u8]) -> Vec<u8> {
     let mut packet = edp(source, destination, 0x8000 | payload.len() as u16, payload);
     packet.extend_from_slice(&crc32c::crc32c(&packet).to_be_bytes());
@@ -102,7 +102,7 @@ pub struct EspHeader {
     /// Destination port.
     pub destination: u16,
     /// The length field: the number of payload bytes that follow, or a wrong number from a
-    /// scenario. In a packet with a grant it contains the grant.
+    /// scenario. In a packet that grants a window, the field contains the grant.
     pub length: u16,
     /// Sequence number of this packet.
     pub sequence: u16,
@@ -158,7 +158,7 @@ impl EspHeader {
         (self.flags & flag::CRC != 0).then_some(mask)
     }
 
-    /// Returns whether the length field contains a grant.
+    /// Returns whether the packet grants a window, so that the length field contains the grant.
     pub fn is_grant(&self) -> bool {
         self.length > 0 && self.flags & !flag::CRC == flag::GRANT
     }
@@ -279,8 +279,8 @@ impl PacketSocket {
         same(&reply[14..22], edp(0, port, 2, &[2, 77]), "answered")
     }
 
-    /// Sends `to` a SYN for `port`, to which no socket is bound. Checks that no other ESP packet
-    /// comes before the reset in answer. This socket must have ESP's ethertype.
+    /// Sends `to` a SYN for `port`, to which no socket is bound. Checks that the first ESP packet to
+    /// come is the reset in answer to the SYN. This socket must have ESP's ethertype.
     ///
     /// # Errors
     /// If another frame comes, or none.

@@ -151,7 +151,7 @@ impl Host {
         Ok(socket)
     }
 
-    /// Connects from this host to `port` of `server`, where `listener` is bound; returns both ends.
+    /// Connects from this host to `listener` on `port` of `server`; returns both ends.
     ///
     /// # Errors
     /// The errno of the failing call.
@@ -166,8 +166,8 @@ impl Host {
         Ok((client, server))
     }
 
-    /// Connects from each of `clients` to `port` of this host, where `listener` is bound; returns
-    /// both ends of each connection.
+    /// Connects from each of `clients` to `listener` on `port` of this host; returns both ends of
+    /// each connection.
     ///
     /// # Errors
     /// The errno of the failing call.
@@ -318,8 +318,7 @@ pub struct Lab {
     pub a: Host,
     /// The second host.
     pub b: Host,
-    // This field stands before `_switch`. So the relay is dropped while the namespace of the switch
-    // still exists.
+    // Fields are dropped in this order: the switch's namespace exists until the relay is dropped.
     relay: Option<Relay>,
     _switch: Option<Netns>,
 }

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The library of scenarios that run in a booted guest.
+//! The library for scenarios, which test the module in a booted guest.
 //!
-//! It has sockets and the calls on them, network namespaces and the devices between them, and
-//! frames read and written by hand. It also has switches and relays, which lose, delay and damage
-//! frames. The harness runs each scenario in a process of its own. The scenarios are in
-//! `tests/scenarios`, `tests/parity` and `tests/stress`, and the program that runs them is in
-//! `tests/suite`.
+//! The library has sockets, network namespaces, the devices between namespaces, and functions that
+//! encode and decode frames. Its switches and relays lose, delay and damage frames. Its harness
+//! runs each scenario in a process of its own. The scenarios are in `tests/scenarios`,
+//! `tests/parity` and `tests/stress`, and the program that runs them is in `tests/suite`.
 
 pub mod address;
 pub mod asleep;

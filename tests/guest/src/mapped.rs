@@ -39,9 +39,8 @@ pub fn stream(host: &Host, family: i32, protocol: i32) -> Result<Socket> {
         .with_context(|| format!("a socket of family {family}, protocol {protocol}"))
 }
 
-/// Makes each host learn that the other takes mapped connections. A host sends a query to the other
-/// host when it first connects to that host. These connections do not wait for the answer, so TCP
-/// carries them.
+/// Makes each host learn that the other takes mapped connections, by a first connection in each
+/// direction. Both connections send a query but do not wait for its answer, so TCP carries them.
 ///
 /// # Errors
 /// When a call fails, or a host gets no answer to its query.

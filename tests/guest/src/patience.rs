@@ -27,9 +27,9 @@ pub fn patience() -> Duration {
     allow(Duration::from_secs(20))
 }
 
-/// Scales `time`, a limit for the stock kernel on processors of its own, to this guest now. Use it
-/// for deadlines that only a broken module misses. Use [`factor`] instead to scale a time that is
-/// compared with a measured one.
+/// Scales `time` to the present speed of this guest. `time` is a limit for the stock kernel on
+/// processors of its own. Use this function for deadlines that only a broken module misses. Use
+/// [`factor`] instead to scale a time that is compared with a measured one.
 pub fn allow(time: Duration) -> Duration {
     let usual = time.saturating_mul(factor());
     usual.saturating_mul(slowness()) / ALONE
@@ -64,7 +64,7 @@ impl Allowance {
         }
     }
 
-    /// Returns the time to wait before asking again; `None` if the allowance is used up.
+    /// Returns the time to wait before the next call; `None` if the allowance is used up.
     pub fn wait(&mut self) -> Option<Duration> {
         if self.since.elapsed() >= self.left.min(LATELY) {
             self.count();
@@ -134,8 +134,8 @@ fn slowness() -> u32 {
     if COUNTED.load(Ordering::Relaxed) {
         return ALONE;
     }
-    // The lock stays held for ever if a process was forked while another thread held it. So this
-    // function measures anew instead of waiting for the lock.
+    // If a process was forked while another thread held the lock, the lock stays held for ever in
+    // that process. So this function measures anew instead of waiting for the lock.
     let Ok(mut measured) = MEASURED.try_lock() else {
         return slowness_of(&measure());
     };
