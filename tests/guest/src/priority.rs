@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The scheduling priority of threads.
+//! Raises the scheduling priority of threads.
 
 use crate::prelude::*;
 
-/// Gives the calling thread real-time priority, so that it runs as soon as it is woken. It then
-/// behaves like a real network, which does not wait for a processor.
+/// Gives the calling thread real-time priority, so that it runs as soon as it is woken. A thread
+/// that stands for the network needs this, because a real network does not wait for a processor.
 ///
 /// # Errors
 /// If the kernel refuses.

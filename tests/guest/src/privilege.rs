@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Calls from a thread without capabilities.
+//! Makes calls from a thread without capabilities.
 
 use std::io;
 

@@ -62,7 +62,7 @@ pub fn pipe_through(
     Ok(())
 }
 
-/// Starts a program on a host with its standard error piped.
+/// Starts a program on a host, with a pipe for the program's standard error.
 ///
 /// # Errors
 /// If it cannot be started.

@@ -114,7 +114,7 @@ struct Settings {
 struct Shared {
     settings: Mutex<Settings>,
     tally: Tally,
-    /// Number of turns of the worker's loop in which no frame had arrived.
+    /// Number of iterations of the worker's loop in which no frame had arrived.
     idle_turns: AtomicU64,
     stop: AtomicBool,
 }
@@ -287,7 +287,7 @@ impl Relay {
     pub fn settle(&self) -> Result<()> {
         let turns = || self.shared.idle_turns.load(Ordering::Relaxed);
         let before = turns();
-        // The first of the two turns may have begun before this call.
+        // The first of the two idle iterations may have begun before this call.
         eventually("the relay has nothing to do", || Ok(turns() >= before + 2))
     }
 
@@ -343,8 +343,8 @@ fn run(shared: &Shared, ports: &[PacketSocket; 2], seed: u64) {
                     break;
                 };
                 idle = false;
-                // The settings are read after the frame has arrived. So settings that were replaced
-                // before the frame was sent do not apply to it.
+                // The settings are read after the frame has arrived. So a change that was made
+                // before the frame was sent applies to the frame.
                 let Settings { mode, faults } = *shared.settings();
                 match mode {
                     Mode::Forward => {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Settings of the kernel that a scenario changes for as long as it needs them.
+//! Changes settings of the kernel, and restores them when the scenario no longer needs the change.
 
 use std::fmt::Display;
 
@@ -15,7 +15,7 @@ pub struct Setting {
 }
 
 impl Setting {
-    /// Writes `value` to the file `path`, which stands for the calling thread's namespace.
+    /// Writes `value` to the file `path`, as the calling thread's namespace shows this file.
     ///
     /// # Errors
     /// If there is no such setting, or if it does not take the value.

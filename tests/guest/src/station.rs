@@ -145,8 +145,8 @@ impl Station {
         self.put_packet(&header.summed_packet(payload))
     }
 
-    /// Sends data like [`send_data`](Self::send_data). A packet from another host follows at once,
-    /// and claims to continue with `more`.
+    /// Sends data like [`send_data`](Self::send_data). A packet from another station follows at
+    /// once. It carries `more`, and has the number and the ports of the connection's next packet.
     ///
     /// # Errors
     /// The errno of `sendmmsg(2)`.
@@ -177,9 +177,9 @@ impl Station {
         Ok(())
     }
 
-    /// Acknowledges like [`acknowledge`](Self::acknowledge), but with a grant: `start` packets may
-    /// follow the next announcement (the first packet of a transmission), and `window` is the
-    /// window.
+    /// Acknowledges like [`acknowledge`](Self::acknowledge), and grants the host a window of
+    /// `window` packets. `start` is the number of packets that may follow the next announcement,
+    /// which is the first packet of a transmission.
     ///
     /// # Errors
     /// If the host no longer answers.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Trace events, recorded in a tracefs instance of their own.
+//! Records trace events in a tracefs instance of its own.
 
 use std::collections::HashMap;
 use std::fmt;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Devices whose wire is a file. The device receives the frames that are written to the file, and
-//! the file returns the device's transmitted frames.
+//! Makes devices of the driver `tun`, which have a file in place of a wire. A write to the file
+//! makes the device receive a frame. A read returns a frame that the device has transmitted.
 
 use std::fs::OpenOptions;
 use std::io::{Read, Write};

@@ -16,7 +16,7 @@ pub struct Completion {
     pub flags: u32,
 }
 
-/// A ring, and the completions that the caller has not asked for yet.
+/// A ring, and the completions that no method has returned yet.
 pub struct Ring {
     ring: IoUring,
     come: HashMap<u64, VecDeque<Completion>>,

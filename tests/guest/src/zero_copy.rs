@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Zero-copy sends, and their reports in the error queue.
+//! Switches zero-copy sends on and off, and reads the reports of their completion.
 
 use std::io::Result;
 
@@ -92,7 +92,7 @@ pub fn completion(socket: &Socket) -> anyhow::Result<Option<Completion>> {
 /// some or none of them were copied.
 ///
 /// # Errors
-/// If one of these sends is not completed, or a send with a different number is.
+/// If one of these sends is not completed, or another send is completed.
 pub fn completed(socket: &Socket, count: u32) -> anyhow::Result<Copies> {
     completed_from(socket, 0, count)
 }
