@@ -12,10 +12,10 @@ pub use injection::{end_failures, Injection, Source, Within};
 use crate::harness::remark;
 use crate::prelude::*;
 
-/// A number that is larger than the number of allocations of any operation.
+/// An upper bound on the number of allocations of any operation.
 const MANY: u32 = 2000;
 
-/// Errnos of a call that got no memory. `ENFILE` reports that a new socket's inode got none.
+/// Errnos that report a lack of memory. `ENFILE` reports it for the inode of a new socket.
 const CLEAN: [i32; 3] = [libc::ENOMEM, libc::ENOBUFS, libc::ENFILE];
 
 /// Returns whether an error reports a lack of memory, and nothing else.
@@ -30,7 +30,7 @@ pub fn is_clean(error: &io::Error) -> bool {
 pub struct Tally {
     /// Number of the call's allocations.
     pub allocations: u32,
-    /// Number of failures that made the call fail.
+    /// Number of failed allocations that made the call fail.
     pub refused: u32,
 }
 
@@ -48,18 +48,17 @@ impl Tally {
 pub struct Trial<'a, T> {
     /// The name of the call in the output.
     pub what: &'a str,
-    /// Makes the subject of the call. Each try, in which a different allocation fails, gets a new
-    /// subject.
+    /// Makes the object on which the call acts, anew for each try.
     pub prepare: &'a dyn Fn() -> Result<T>,
-    /// The call. If it fails it is made again, and must succeed then.
+    /// The call. If it fails for lack of memory, it is repeated at once, and must then succeed.
     pub call: &'a dyn Fn(&mut T) -> io::Result<()>,
-    /// Checks that the subject is as if nothing had failed.
+    /// Checks that the object is as if nothing had failed.
     pub judge: &'a dyn Fn(T) -> Result<()>,
 }
 
 impl<T> Trial<'_, T> {
-    /// Makes the call repeatedly: first its first allocation fails, then its second, and so on
-    /// until none fails.
+    /// Tries the call repeatedly. In the `n`-th try, the call's `n`-th allocation fails. The last
+    /// try has fewer than `n` allocations, so none fails.
     ///
     /// # Errors
     /// If the call fails for a reason other than a lack of memory, does not succeed the next time,
@@ -107,9 +106,9 @@ impl<T> Trial<'_, T> {
     }
 }
 
-/// Runs `story` repeatedly: first its first allocation fails, then its second, and so on until none
-/// fails. Does all this for each allocator. Each run gets a new result of `prepare`, and returns
-/// how many of its calls failed for lack of memory.
+/// Runs `story` repeatedly, for each allocator. In the `n`-th run, the `n`-th allocation fails; the
+/// last run has fewer allocations, so none fails. Each run gets a new result of `prepare`, and
+/// returns how many of its calls failed for lack of memory.
 ///
 /// # Errors
 /// If the story fails.
