@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * matrix give PORT WORKERS SIZE TIMES: waits for WORKERS on other hosts. With them it multiplies
- * two matrices of SIZE by SIZE, TIMES times. Each worker gets a band of rows of the first matrix
- * and the second matrix whole, and returns the product's band. select() tells which workers have
- * sent bytes. Prints the mean time of a multiplication in ns, without the first one.
+ * two matrices of SIZE by SIZE, TIMES times. Each worker gets a band of the first matrix's rows and
+ * the whole second matrix, and returns the same band of the product. select() tells which workers
+ * have sent bytes. Prints the mean time of a multiplication in ns, without the first one.
  *
  * matrix take ADDRESS PORT: a worker.
  */
@@ -21,7 +21,7 @@
 #define MOST_WORKERS 16
 #define MOST_SIZE 512
 
-/* A band: the number of its rows, and the number of its columns, which both matrices have, too. */
+/* A band's number of rows, and the number of rows and columns of both matrices. */
 struct band {
 	int rows, size;
 };
@@ -110,7 +110,7 @@ static int take(struct sockaddr_in *to)
 	return 0;
 }
 
-/* Reads what has come of a worker's band. Returns whether it is whole now. */
+/* Reads the bytes that have arrived of a worker's band. Returns whether the band is complete. */
 static int more(struct worker *one)
 {
 	size_t whole = (size_t)one->band.rows * one->band.size * sizeof(double);
@@ -155,7 +155,7 @@ static void once(struct worker *workers, int count, const double *a, const doubl
 	}
 }
 
-/* Accepts the workers as select() tells that they have come, and shares the rows out. */
+/* Accepts each worker when select() reports its connection, and assigns a band of rows to it. */
 static void gather(int listener, struct worker *workers, int count, int size, double *product)
 {
 	for (int i = 0, row = 0; i < count; i++) {
@@ -195,14 +195,14 @@ static int give(struct sockaddr_in *here, int count, int size, int times)
 	gather(listener, workers, count, size, c);
 	for (int i = 0; i <= times; i++) {
 		if (i == 1) {
-			/* The first product must not pass for a later one. */
+			/* Clear the first product, so that a later one is compared. */
 			memset(c, 0, all * sizeof(double));
 			clock_gettime(CLOCK_MONOTONIC, &from);
 		}
 		once(workers, count, a, b);
 	}
 	clock_gettime(CLOCK_MONOTONIC, &until);
-	/* The numbers are small whole ones, so the sums are exact. */
+	/* All elements are small integers, so the sums are exact. */
 	if (memcmp(c, expected, all * sizeof(double)))
 		errx(1, "the product is wrong");
 	printf("%.0f\n", ((until.tv_sec - from.tv_sec) * 1e9 + (until.tv_nsec - from.tv_nsec)) / times);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! `docs/performance.md`: its measurements, their results, and the page with its pictures.
+//! Makes the page `docs/performance.md`: lists the measurements, stores their results, and draws
+//! the pictures.
 //!
 //! The runner measures, and needs only [`topics`] and [`results`]. With the feature `page`, the
 //! program `performance` draws the figures from the results, and writes the page.

@@ -62,9 +62,9 @@ pub fn logp(results: &Results) -> Result<Section> {
 
 /// A cost in instructions, with its parts.
 struct Cost {
-    /// The name that all keys of this cost in the results contain.
+    /// The words for this cost in the keys of the results.
     key: &'static str,
-    /// The name in the page.
+    /// The cost's name in the page.
     name: &'static str,
     topic: Topic,
     size: f64,

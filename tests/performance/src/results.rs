@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The results of the measurements: netgauge's own reports, by topic and by series.
+//! Stores the results of the measurements: netgauge's own reports, by topic and by series.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -60,7 +60,7 @@ pub struct Results {
     pub release: String,
     /// The runs in netgauge's reports, by `topic/series`.
     pub runs: BTreeMap<String, Vec<Value>>,
-    /// Shares of all instructions, by `part-figure/series`.
+    /// Shares of a cost's instructions, by `part-cost/series`, such as `softirq-byte/esp`.
     pub numbers: BTreeMap<String, f64>,
     /// The cells of the table that netgauge's `esp-params` measured.
     pub parameters: Vec<Value>,
@@ -135,7 +135,8 @@ impl Results {
         runs.flat_map(|run| run["rows"].as_array().into_iter().flatten())
     }
 
-    /// Returns the number with the key `topic` for a series: a share of all instructions.
+    /// Returns the number in [`Self::numbers`] for a series. `topic` names the part and the cost, as
+    /// in `softirq-byte`.
     pub fn number(&self, topic: &str, series: Series) -> Option<f64> {
         self.numbers
             .get(&format!("{topic}/{}", series.key))

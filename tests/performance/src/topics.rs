@@ -23,7 +23,7 @@ pub const LONG_CABLE: &str = "rate 1gbit delay 100us";
 /// The rate of the long cable in bit/s, and its round trip in ns without a packet's transmission
 /// time.
 pub const LONG: (f64, f64) = (1e9, 200_000.0);
-/// Congestion controls of TCP that share a port with a stream of ESP.
+/// Congestion controls of the TCP streams that share a port with an ESP stream.
 pub const CONGESTIONS: [&str; 3] = ["reno", "cubic", "dctcp"];
 /// Buffer level from which a port marks packets of `dctcp`.
 pub const MARKS: &str = "30k";
@@ -31,7 +31,7 @@ pub const MARKS: &str = "30k";
 pub const LOSS: u32 = 2;
 /// Packets of a message on the lossy cable.
 pub const PACKETS: [u32; 6] = [1, 2, 4, 8, 16, 32];
-/// Payload that every transport puts into one packet.
+/// Number of payload bytes that fit into one packet of every transport.
 pub const PAYLOAD: u32 = 1448;
 
 /// All series with default offloads.
@@ -70,7 +70,7 @@ pub enum Topic {
     LargeLink,
     /// Two senders to one receiver over the switch.
     Many,
-    /// One ESP stream, for each pair of ESP's parameters.
+    /// One ESP stream, for each pair of values of `burst_length` and `packets_to_ack`.
     Parameters,
 }
 

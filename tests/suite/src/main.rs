@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Scenarios that test the kernel module through real system calls.
+//! Runs the scenarios, which test the kernel module through real system calls.
 //!
-//! They run as root inside a guest that was booted for them. Each prints one line, `ok NAME` or
-//! `not ok NAME: reason`; lines that begin with `# ` are remarks. A scenario that cannot run fails.
+//! The scenarios run as root inside a guest that was booted for them. Each prints one line:
+//! `ok NAME`, or `not ok NAME: reason`. Lines that begin with `# ` are remarks. A scenario that
+//! cannot run fails.
 
 use std::process::ExitCode;
 use std::str::FromStr;
