@@ -279,8 +279,8 @@ impl PacketSocket {
         same(&reply[14..22], edp(0, port, 2, &[2, 77]), "answered")
     }
 
-    /// Sends `to` a SYN for `port`, to which no socket is bound. Checks that the first ESP packet to
-    /// come is the reset in answer to the SYN. This socket must have ESP's ethertype.
+    /// Sends `to` a SYN for `port`, to which no socket is bound. Checks that the first ESP packet
+    /// to come is the reset in answer to the SYN. This socket must have ESP's ethertype.
     ///
     /// # Errors
     /// If another frame comes, or none.

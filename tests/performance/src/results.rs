@@ -135,8 +135,8 @@ impl Results {
         runs.flat_map(|run| run["rows"].as_array().into_iter().flatten())
     }
 
-    /// Returns the number in [`Self::numbers`] for a series. `topic` names the part and the cost, as
-    /// in `softirq-byte`.
+    /// Returns the number in [`Self::numbers`] for a series. `topic` names the part and the cost,
+    /// as in `softirq-byte`.
     pub fn number(&self, topic: &str, series: Series) -> Option<f64> {
         self.numbers
             .get(&format!("{topic}/{}", series.key))
