@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Prints the mean time of MPI's reduce, by size. Rank 0 gets sums of doubles; all start at once."""
+"""Prints the mean time of MPI's reduce, by size.
+
+Rank 0 gets sums of doubles. All ranks start at the same time.
+"""
 
 from mpi4py import MPI
 

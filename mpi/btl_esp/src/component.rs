@@ -145,7 +145,8 @@ unsafe extern "C" fn init(
     let made = match make(&parameters) {
         Ok(made) => made,
         Err(why) => {
-            // SAFETY: Open MPI has set this before it opens components, and does not change it.
+            // SAFETY: Open MPI sets `opal_process_info` before it opens components, and does not
+            // change it.
             let first = unsafe { opal_process_info.my_local_rank } == 0;
             if first && !parameters.quiet {
                 eprintln!("btl esp is not used on this host: {why}");
@@ -189,7 +190,7 @@ fn make(parameters: &Parameters) -> Result<Vec<*mut mca_btl_base_module_t>, Stri
     }
     let cards: Vec<_> = listeners.iter().map(Listener::card).collect();
     let used: Vec<_> = listeners.iter().map(|l| l.interface().clone()).collect();
-    // SAFETY: Open MPI has set this before it opens components, and does not change it.
+    // SAFETY: Open MPI sets `opal_process_info` before it opens components, and does not change it.
     let own = unsafe { opal_process_info.my_name };
     // SAFETY: the parameters are registered, and nothing writes to the template after that.
     let template = unsafe { *(&raw const TEMPLATE).cast::<mca_btl_base_module_t>() };

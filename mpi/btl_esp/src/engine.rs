@@ -567,7 +567,8 @@ impl<P: Payload> Engine<P> {
                         }
                         _ => return Err("it refused the connection".to_owned()),
                     },
-                    // The peer's own connection is on its way.
+                    // The peer has closed this connection; the connection that the peer opens will
+                    // arrive.
                     Err(error)
                         if self.name > name && error.kind() == io::ErrorKind::UnexpectedEof =>
                     {
