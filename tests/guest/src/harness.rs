@@ -173,9 +173,9 @@ macro_rules! scenarios {
     };
 }
 
-/// Defines `ALL`, a list of items of a type. A line's first word is a constructor of the type,
-/// which takes the item's name and function. Each word after a comma is a method that is called on
-/// the item.
+/// Defines `ALL`, a list of items of a type. A line's first word is one of the type's constructors,
+/// to which the macro passes the item's name and function. Each word after a comma is a method that
+/// is called on the item.
 #[macro_export]
 macro_rules! table {
     ($type:ty: $($constructor:ident $name:ident $(= $body:expr)? $(, $also:ident $(($($argument:tt)*))?)*;)*) => {

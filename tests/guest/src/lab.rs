@@ -411,7 +411,7 @@ impl Lab {
         self.b.set_mtu(mtu)
     }
 
-    /// Adds the hosts' counters to the scenario's remarks, because they may explain why it failed.
+    /// Adds the hosts' counters to the scenario's remarks. The counters may explain a failure.
     pub fn note_counters(&self) {
         for (name, host) in [("a", &self.a), ("b", &self.b)] {
             let Ok(text) = host.namespace.proc_net("enet") else {
@@ -436,8 +436,8 @@ impl Lab {
         Ok(())
     }
 
-    /// Prevents spurious retransmissions by ESP on a busy machine. They have two causes:
-    /// acknowledgements come late, and packets of two processors overtake each other, since each
+    /// Prevents spurious retransmissions by ESP on a busy machine. Late acknowledgements cause some
+    /// of them. Others occur because packets of different processors overtake each other: each
     /// processor has its own queue for the frames of a veth pair. Call this function before making
     /// connections and starting threads.
     ///
@@ -480,10 +480,10 @@ impl Lab {
     }
 
     /// Gives the hosts the addresses 10.0.0.1 and 10.0.0.2, for comparisons with the kernel's own
-    /// protocols. 10.0.0.99 belongs to the station of [`Host::to_nobody`]: frames leave for it and
-    /// nothing answers. The neighbour entries are permanent, because a scenario may lose frames,
-    /// and a lost ARP request would end a connection attempt. An unanswered TCP connection attempt
-    /// ends after some seconds.
+    /// protocols. 10.0.0.99 is the address of the station of [`Host::to_nobody`], which does not
+    /// exist: frames are sent to it, and nothing answers. The neighbour entries are permanent,
+    /// because a scenario may lose frames, and a lost ARP request would end a connection attempt.
+    /// An unanswered TCP connection attempt ends after some seconds.
     ///
     /// # Errors
     /// If the kernel refuses an address, an entry or the setting of TCP.

@@ -97,8 +97,8 @@ impl Netns {
         self.within(|| finish(&mut command, ""))?
     }
 
-    /// Mounts the namespace's own `/sys`, which has its devices, and runs `act` with the path of
-    /// the mount.
+    /// Mounts a `/sys` that shows the namespace's devices, and runs `act` with the path of the
+    /// mount.
     ///
     /// # Errors
     /// If it cannot be mounted, or `act` fails.

@@ -85,8 +85,8 @@ impl Allowance {
 }
 
 /// Returns the part of `passed` that counts against the allowance, if the processors were busy for
-/// `busy` in total. Busy time beyond `passed` is ignored, because a single thread that does all the
-/// work keeps only one processor busy.
+/// `busy` in total. One busy processor counts as a busy guest, because a single thread may do all
+/// the work. So busy time beyond `passed` is ignored.
 fn counted(passed: Duration, busy: Duration, slowness: u32) -> Duration {
     let busy = busy.min(passed);
     passed - busy + busy * ALONE / slowness

@@ -113,8 +113,8 @@ fn feed(child: &mut Child, total: usize) -> Result<thread::JoinHandle<Result<[u8
     }))
 }
 
-/// Formats a generic address of socat: `kind`, such as `SOCKET-CONNECT:28:0`, and, in hexadecimal,
-/// the part of `address` that follows the family.
+/// Formats a generic address of socat. It consists of `kind`, such as `SOCKET-CONNECT:28:0`, and
+/// the bytes of `address` after the family, in hexadecimal.
 pub fn socat_address(kind: &str, address: Address) -> String {
     let data: Vec<_> = address.to_bytes()[2..]
         .iter()

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! A station without the module: an ESP peer played by hand, frame by frame.
+//! Plays an ESP peer by hand, frame by frame: a station without the module.
 //!
-//! It sits on host `b`'s device with its own address, and talks to the module of host `a`. To find
-//! out what `a` has sent, the station does not wait for silence. It sends an EDP echo request. The
-//! reply of `a` arrives behind all earlier packets of `a`. Frames sent by different processors may
-//! be reordered, so the station stays on one processor.
+//! The station sits on host `b`'s device with its own address, and talks to the module of host `a`.
+//! To find out what `a` has sent, the station does not wait for silence. It sends an EDP echo
+//! request, and the reply of `a` arrives after all earlier packets of `a`. Frames sent by different
+//! processors may be reordered, so the station stays on one processor.
 
 use crate::calls::send_many;
 use crate::frame::{edp, ETH_P_ALL};

@@ -29,7 +29,7 @@ impl fmt::Debug for Event {
     }
 }
 
-/// Returns the last 20 events, for messages.
+/// Returns the last 20 events, for error messages.
 pub fn last(events: &[Event]) -> &[Event] {
     &events[events.len().saturating_sub(20)..]
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The virtual machine's side of `vhost-net`, without a virtual machine: queues in memory like the
-//! queues of a virtio-net driver.
+//! Plays the virtual machine's side of `vhost-net`, with queues in memory like the queues of a
+//! virtio-net driver.
 //!
 //! The kernel's threads move frames between these queues and a tap device, as they do for QEMU with
 //! `vhost=on`. Layouts and numbers are defined in <linux/vhost.h> and <linux/virtio_ring.h>.

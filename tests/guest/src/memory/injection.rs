@@ -104,7 +104,7 @@ pub struct Injection {
 }
 
 impl Injection {
-    /// Prepares failures of the allocations `within` a scope.
+    /// Prepares failures of the allocations that `within` selects.
     ///
     /// # Errors
     /// If this kernel has no fault injection.
