@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Endpoint addresses as the kernel defines them: `struct sockaddr_en`, encoded byte by byte.
+//! Encodes and decodes endpoint addresses, the kernel's `struct sockaddr_en`, byte by byte.
 //!
 //! The scenarios encode the layout themselves and do not use the library crate. Otherwise an error
 //! that the crate shared with the module would go unnoticed.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Socket filters: classic BPF, and trivial eBPF programs.
+//! Loads and attaches socket filters in classic BPF, and trivial eBPF programs.
 
 use std::io::Result;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};

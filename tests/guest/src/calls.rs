@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Less common calls: calls that send or receive several messages at once, calls with control data,
-//! and calls that raise SIGPIPE.
+//! Makes less common calls: calls that send or receive several messages at once, calls with control
+//! data, and calls that raise SIGPIPE.
 
 use std::io::Result;
 use std::mem::{size_of, zeroed, MaybeUninit};

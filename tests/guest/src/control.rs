@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Control messages, which `recvmsg(2)` returns and `sendmsg(2)` takes.
+//! Sends and receives control messages, by `sendmsg(2)` and `recvmsg(2)`.
 
 use std::io::Result;
 use std::mem::zeroed;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Two hosts and the wire between them.
+//! Sets up a lab: two hosts and the wire between them.
 
 use std::net::Ipv4Addr;
 use std::os::fd::AsRawFd;

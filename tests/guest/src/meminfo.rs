@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The guest's memory as the kernel reports it: `/proc/meminfo`, `/proc/slabinfo`.
+//! Reads how much memory the guest uses, from `/proc/meminfo` and `/proc/slabinfo`.
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The kernel module as the system sees it: loading, unloading, and its reference count.
+//! Loads and unloads the kernel module, and reads its reference count.
 
 use std::fs;
 use std::io;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Network namespaces, each of which stands for a host.
+//! Makes network namespaces, each of which stands for a host, and runs calls and programs in them.
 
 use std::fs::{self, File};
 use std::io::Write;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! A packet socket's transmit ring. The kernel sends frames from pages of this process's memory,
-//! and copies only their Ethernet headers. So the program can change the rest of a frame while the
-//! kernel reads it.
+//! Sends frames by a packet socket's transmit ring. The kernel sends them from pages of this
+//! process's memory, and copies only their Ethernet headers. So the program can change the rest of
+//! a frame while the kernel reads it.
 
 use std::io;
 use std::ptr;

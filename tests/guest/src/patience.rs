@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Time limits, scaled to the speed of this guest.
+//! Scales time limits to the speed of this guest.
 //!
 //! Limits are given for the stock kernel on processors that the guest has for itself. The runner
 //! says how much slower another kernel is. Other guests and builds on the same processors slow this

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Socket calls with arguments that no library would pass: invalid pointers and wrong lengths.
+//! Makes socket calls with arguments that no library would pass: invalid pointers and wrong
+//! lengths.
 
 use std::io::Result;
 use std::mem::zeroed;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The measurements for the figures, each with netgauge's arguments for it.
+//! Lists the measurements for the figures, each with netgauge's arguments.
 
 use crate::results::{Series, EDP, ESP, PLAIN_TCP, RAW, TCP, UDP};
 

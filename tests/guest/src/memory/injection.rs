@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The kernel's fault injection: allocations that fail on request.
+//! Makes allocations fail on request, by the kernel's fault injection.
 //!
 //! Documentation/fault-injection/fault-injection.rst describes the files.
 
@@ -171,8 +171,8 @@ impl Injection {
     /// If the kernel refuses the request.
     pub fn order(&self, source: Source, n: u32) -> Result<Order> {
         let order = Order(source);
-        // The kernel's counter is not reset, so allocations of this thread advance it to a multiple
-        // of `n`.
+        // The kernel does not reset its counter of allocations. So this thread allocates until the
+        // counter is a multiple of `n`.
         source.require(None)?;
         source.set("interval", &n.to_string())?;
         source.set("task-filter", "Y")?;
