@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The bytes of a packet are read after the packet was cut, although cutting may have moved the
-//! bytes.
+//! The bytes of a packet stay borrowed while the packet is cut, although cutting may move them.
 
 use crate::net::skb::Skb;
 

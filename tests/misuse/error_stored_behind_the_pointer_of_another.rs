@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! An error is stored in a TCP socket as if the TCP socket were a socket of the module's own
-//! protocol. The `sk_user_data` of a TCP socket does not point to such a socket.
+//! A function for the module's own sockets stores an error in a TCP socket. The function follows
+//! `sk_user_data`, which in a TCP socket does not point to a socket of the module.
 
 use crate::net::errno::EINVAL;
 use crate::net::inet::{StreamCall, Streams};

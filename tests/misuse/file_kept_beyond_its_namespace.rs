@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The code that creates a namespace's files keeps the directory, which is freed with the
-//! namespace.
+//! A function that adds files to a namespace's directory keeps the directory, which is freed with
+//! the namespace.
 
 use crate::net::errno::Result;
 use crate::net::procfs::{Directory, Show};

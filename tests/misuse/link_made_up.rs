@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Safe code declares a link whose offset is not that of a table's list node.
+//! Safe code implements `Link`, whose `OFFSET` may then be wrong: tables would write their list
+//! nodes over other fields of the socket.
 
 use crate::net::table::{Link, Membership, Memberships, PortLink};
 

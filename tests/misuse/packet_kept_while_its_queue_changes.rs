@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A packet that was found by its number is used after the packet may have left the queue.
+//! A packet that was found by its sequence number is used after another call may have removed it
+//! from the queue.
 
 use crate::net::seq_queue::{SeqQueue, Sequenced};
 

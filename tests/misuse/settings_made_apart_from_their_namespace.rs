@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Files under `/proc/sys` are created by hand, and may outlive their namespace.
+//! Files under `/proc/sys` are created without the type that removes them with their namespace, so
+//! they may outlive it.
 
 use crate::net::namespace::{Net, PerNet};
 use crate::net::sysctl::PerNamespace;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The slot that a list stores in a socket is used at a time when the socket may belong to another
-//! list already.
+//! A list's slot in a socket stays borrowed while the socket is removed from the list. After that,
+//! another list may use the slot.
 
 use crate::net::sock::{Protocol, Sock};
 use crate::net::sock_list::SockLists;

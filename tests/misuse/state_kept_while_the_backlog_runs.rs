@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The state stays borrowed while the backlog is processed, although its packets change the state.
+//! The state stays borrowed while the packets of the backlog are processed, although they change
+//! the state.
 
 use crate::net::sock::{Protocol, Sock};
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The module sets the state of a TCP socket, which then claims to have an accept queue.
+//! The module marks a TCP socket as listening, although TCP has set up no accept queue for it.
 
 use crate::net::inet::{StreamCall, Streams};
 use crate::net::sock::TcpState;
