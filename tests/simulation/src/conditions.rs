@@ -10,7 +10,7 @@ use crate::network::Rate;
 /// Maximum number of later frames that overtake a late frame.
 pub const MOST_PLACES: u64 = 3;
 
-/// Factor by which the links of the hosts in [`Conditions::slow`] are slower than other links.
+/// Factor by which the links of the hosts in [`Conditions::slow`] are slower than the others.
 pub const SLOW: u64 = 10;
 
 /// The deviations of a network.
@@ -61,7 +61,7 @@ impl Conditions {
         *self == Self::default()
     }
 
-    /// Returns the rate of a host's link, given that links outside [`Self::slow`] have `rate`.
+    /// Returns the rate of a host's link: `rate`, or less if the host is in [`Self::slow`].
     pub fn rate_of(&self, host: u32, rate: Rate) -> Rate {
         let part = if self.slow.contains(&host) { SLOW } else { 1 };
         Rate {

@@ -16,9 +16,10 @@ pub type End = (u32, u32);
 
 #[derive(Debug)]
 enum Event {
-    /// A packet for this end reaches its sender's switch, which has to pass it over the uplink.
+    /// A packet for this end reaches the sender's switch, and has yet to cross the uplink.
     Uplink(End, Packet),
-    /// A packet for this end reaches the receiver's switch in this lane.
+    /// A packet for this end reaches the receiver's switch, in the lane with this number. Lanes are
+    /// the parallel links of a host.
     Switch(End, u32, Packet),
     /// A host's card receives a packet.
     Host(End, Packet),
@@ -49,7 +50,7 @@ pub struct Fabric {
     pub uplinks: Vec<Port>,
     /// The lane of each host's next packet.
     lanes: Vec<u32>,
-    /// The packets that each host's card has collected.
+    /// The packets that each host's card has collected and not yet delivered.
     collected: Vec<Vec<(End, Packet)>>,
     /// The end to which the latest event delivered data.
     pub delivered: Option<End>,
@@ -208,12 +209,12 @@ impl Fabric {
         }
     }
 
-    /// Returns the index, in `wires` and `ports`, of a host's link in this lane.
+    /// Returns the index, in `wires` and `ports`, of a host's link with the number `lane`.
     fn place(&self, host: u32, lane: u32) -> usize {
         lane as usize * self.hosts.len() + host as usize
     }
 
-    /// Returns the time that `frames` full frames take on a host's link.
+    /// Returns how long a host's link takes for `frames` full frames.
     fn full_frames(&self, host: u32, frames: u64) -> Nanos {
         let rate = self.setup.conditions.rate_of(host, self.setup.rate);
         frames * rate.nanos(frame_bytes(self.setup.mss()))

@@ -3,16 +3,16 @@
 //! A host: connections that share one network card, as in the kernel module.
 //!
 //! [`esp_testkit`] calls the protocol's engine for each connection. This module adds the timers,
-//! and the statistics that the studies need. Instead of payload, a packet has the position of its
-//! bytes in the stream. [`Host::arrive`] panics if the bytes to deliver do not follow the previous
-//! ones.
+//! and the statistics that the studies need. A packet has no payload, only the position of its
+//! bytes in the stream. [`Host::arrive`] panics if bytes are delivered out of order or twice.
 
 use std::collections::BTreeSet;
 
 use esp::{Config, DropReason, Nanos, Seq, Slot, State, Stats, Verdict};
 use esp_testkit::{Device, Host as _, Socket, Span};
 
-/// Bytes that a socket is charged for a queued packet beyond its payload, as for an `sk_buff`.
+/// Bytes that a socket is charged for each queued packet in addition to the payload. They stand for
+/// the packet's `sk_buff`.
 const PACKET_OVERHEAD: u32 = 768;
 
 /// The port of all connections. Packets find their connection by its slot, so ports need not
@@ -113,7 +113,8 @@ impl Endpoint {
         }
     }
 
-    /// Returns whether a packet is suppressed because the end has fallen silent.
+    /// Returns whether a packet is suppressed because the end has fallen silent. Otherwise counts
+    /// the packet down from `silent_after`, if the packet has data.
     pub fn is_silent(&mut self, packet: &Packet) -> bool {
         let silent = self.silent_after == 0;
         if !silent && self.silent_after != u64::MAX && packet.header.payload() > 0 {
@@ -136,8 +137,8 @@ pub struct Host {
     device: Device,
     /// The time of the current call.
     now: Nanos,
-    /// Number of times that the ACK queue has given the turn to a connection, which permits the
-    /// connection's peer to send.
+    /// Number of turns that the ACK queue has given to connections. A turn permits the connection's
+    /// peer to send.
     turns: u64,
     /// The largest number of connections in the ACK queue since this field was last set to 0.
     pub most_waiting: usize,
@@ -150,7 +151,7 @@ pub struct Host {
 }
 
 impl Host {
-    /// Creates a host with connections that are not open yet, each to one of the `peers`.
+    /// Creates a host with a connection to each of the `peers`. The connections are not open yet.
     pub fn new(peers: impl Iterator<Item = u64>, config: HostConfig) -> Self {
         Self {
             endpoints: peers.map(|peer| Endpoint::new(peer, config)).collect(),
@@ -243,7 +244,7 @@ impl Host {
                 self.endpoints[slot as usize].armed = Nanos::MAX;
                 let _ = self.expire(slot as usize, now);
             }
-            // Ignore this timer, because another timer was armed for an earlier time.
+            // Ignore this expiry: the timer was armed again, for an earlier time.
             _ => {}
         }
     }
@@ -284,8 +285,8 @@ impl esp_testkit::Host for Host {
         self.turns += 1;
     }
 
-    // If the timer runs already, it is not re-armed for a later time. When it expires, the deadline
-    // is examined again.
+    // A running timer is not moved to a later deadline. When it expires early, the deadline is
+    // examined again.
 
     fn arm(&mut self, id: usize) {
         let endpoint = &mut self.endpoints[id];

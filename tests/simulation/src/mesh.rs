@@ -22,8 +22,8 @@ fn end(host: usize, peer: usize) -> End {
 }
 
 impl Mesh {
-    /// Creates as many hosts as `setup` has senders, with open and idle connections. Their links to
-    /// the switch have `wires` bits per second.
+    /// Creates as many hosts as `setup` has senders. All connections are open and idle. The links
+    /// from the hosts to the switch have `wires` bits per second.
     pub fn new(setup: Setup, wires: u64) -> Self {
         let hosts = setup.senders;
         let wires = Rate {
@@ -58,8 +58,8 @@ impl Mesh {
         self.fabric.write_at(at, end(from, to), bytes);
     }
 
-    /// Returns the number of bytes that host `from` has sent and that were delivered to host `to`,
-    /// in order, since the start.
+    /// Returns how many bytes from host `from` were delivered to host `to`, in order, since the
+    /// start.
     pub fn received(&mut self, from: usize, to: usize) -> u64 {
         self.fabric.endpoint(end(to, from)).received
     }

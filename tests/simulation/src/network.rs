@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Wires and switch ports, which compute when the last bit of each frame leaves.
+//! Wires and switch ports. They compute the time at which the last bit of each frame leaves.
 //!
-//! No events are needed for this, because a frame's departure time follows from the departure time
-//! of the previous frame. Times here are in picoseconds, because nanoseconds are too coarse: at 100
-//! Gbit/s an acknowledgement takes 6.72 ns.
+//! This needs no events, because a frame's departure time follows from the previous frame's. Times
+//! here are in picoseconds, because nanoseconds are too coarse: at 100 Gbit/s an acknowledgement
+//! takes 6.72 ns.
 
 use std::collections::VecDeque;
 
@@ -16,7 +16,7 @@ type Picos = u64;
 
 /// Ethernet's header, bytes.
 const ETHERNET: u32 = 14;
-/// The length of the shortest frame, in bytes, without its check sequence. Less data is padded to
+/// The length of the shortest frame without its check sequence, bytes. Shorter frames are padded to
 /// this length.
 const LEAST_FRAME: u32 = 60;
 
@@ -44,7 +44,7 @@ impl Rate {
 
     fn duration(self, frame: u32) -> Picos {
         let bits = u64::from(frame + self.framing) * 8;
-        // 16,404 bytes at 1 Mbit/s are 1.3e11 ps, far below the limit of u64.
+        // At 1 Mbit/s, 16,404 bytes take 1.3e11 ps, far below the limit of u64.
         (u128::from(bits) * 1_000_000_000_000 / u128::from(self.bits)) as Picos
     }
 }

@@ -43,9 +43,9 @@ pub struct Panel {
     pub y: (f64, f64),
     /// The curves.
     pub curves: Vec<Curve>,
-    /// A horizontal line, and its label.
+    /// The y of a horizontal line, and the line's label.
     pub mark: Option<(f64, String)>,
-    /// A position of the legend that covers no curve.
+    /// Where to draw the legend, so that it covers no curve.
     pub legend: SeriesLabelPosition,
 }
 
@@ -139,7 +139,7 @@ where
     Ok(())
 }
 
-/// Formats a number as an integer if it is one or is at least 10, and otherwise with up to three
+/// Formats a number: as an integer if it is whole or at least 10, and otherwise with up to three
 /// decimals.
 fn plain(value: f64) -> String {
     if value >= 10.0 || value.fract() == 0.0 {

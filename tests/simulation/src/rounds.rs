@@ -16,8 +16,7 @@ const LONGEST: Nanos = 60_000_000_000;
 pub enum Message {
     /// The message has this number of bytes.
     Bytes(u64),
-    /// The message has a random number of full packets, from the first of these two numbers to the
-    /// second.
+    /// The message has a random number of full packets, between these two numbers.
     Packets(u16, u16),
 }
 
@@ -55,8 +54,8 @@ pub struct Round {
     pub duration: Nanos,
     /// Payload received during `duration`, as a share of the port's rate.
     pub goodput: f64,
-    /// Jain's index of the senders' shares when the first message was complete; 1 for equal shares.
-    /// A share is the bytes received from a sender, as a part of its message.
+    /// Jain's index of the senders' shares at the time at which the first message was complete; 1
+    /// for equal shares. A sender's share is the part of its message that had arrived by then.
     pub fairness: f64,
     /// The largest number of bytes in the receiver's port at any time.
     pub peak: u32,
@@ -191,8 +190,7 @@ fn begin_all(simulation: &mut Simulation, workload: &Workload, begin: Nanos) -> 
     parts
 }
 
-/// Returns Jain's fairness index of shares: 1 if all are equal, 1/n if one of n shares has
-/// everything.
+/// Returns Jain's fairness index of shares: 1 if all n shares are equal, 1/n if all but one are 0.
 pub fn jain(shares: impl Iterator<Item = f64>) -> f64 {
     let (n, sum, squares) = shares.fold((0.0, 0.0, 0.0), |(n, sum, squares), share| {
         (n + 1.0, sum + share, squares + share * share)
@@ -231,7 +229,7 @@ pub struct Summary {
     pub counts: Counts,
 }
 
-/// Computes the statistics of at least one round.
+/// Computes the statistics of `rounds`, which must not be empty.
 pub fn sum_up(rounds: &[Round], counts: Counts) -> Summary {
     let mut goodput: Vec<f64> = rounds.iter().map(|round| round.goodput).collect();
     goodput.sort_by(f64::total_cmp);

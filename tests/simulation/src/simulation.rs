@@ -15,8 +15,8 @@ use crate::network::{frame_bytes, Rate};
 /// The receiver's index among the hosts.
 const RECEIVER: u32 = 0;
 
-/// The time between the starts of two handshakes. It is so long that no handshake changes the round
-/// trip that another handshake measures.
+/// The time between the starts of two handshakes, nanoseconds. It is so long that no handshake
+/// delays the packets of another, which would change the round trip measured there.
 const HANDSHAKE_INTERVAL: Nanos = 20_000;
 
 /// The parameters of a simulation.
@@ -41,7 +41,7 @@ pub struct Setup {
     pub mtu: u16,
     /// The receive buffer of each connection, bytes.
     pub receive_buffer: u32,
-    /// Nanoseconds that two hosts take to process a packet, one way: half of them before the
+    /// The time that a packet spends in its two hosts together, nanoseconds: half before the
     /// sender's wire, half after the receiver's wire. Packets are processed in parallel, so this
     /// latency limits no rate.
     pub processing: Nanos,
@@ -111,8 +111,8 @@ impl Setup {
         esp::mss(u32::from(self.mtu)) as u16
     }
 
-    /// Returns the other end of each host's connections. The receiver has a connection with each
-    /// sender, in the slot with the sender's number.
+    /// Returns the other end of each host's connections. The receiver's connection with a sender is
+    /// in the slot with the sender's number.
     fn peers(&self) -> Vec<Vec<End>> {
         let first = u32::from(self.together > 0) + RECEIVER + 1;
         let place = |sender| match sender < self.together {
@@ -239,8 +239,8 @@ impl Simulation {
         self.receiver().endpoints[sender].received
     }
 
-    /// Returns the sender whose data the latest event delivered, if any; the next call returns
-    /// `None`.
+    /// Returns the sender whose data arrived in the latest event, if any. Each delivery is returned
+    /// only once.
     pub fn take_delivery(&mut self) -> Option<usize> {
         let (_, slot) = self.delivered.take_if(|(host, _)| *host == RECEIVER)?;
         Some(slot as usize)
@@ -252,8 +252,8 @@ impl Simulation {
         self.write_at(now, receiving(sender), bytes);
     }
 
-    /// Returns the sender to which the latest event delivered an answer's data, if any; the next
-    /// call returns `None`.
+    /// Returns the sender that received an answer's data in the latest event, if any. Each delivery
+    /// is returned only once.
     pub fn take_answered(&mut self) -> Option<usize> {
         let end = self.delivered.take_if(|(host, _)| *host != RECEIVER)?;
         Some(self.peer(end).1 as usize)

@@ -74,7 +74,7 @@ impl Sizes {
         }
     }
 
-    /// Returns the size in bytes that the share `part` of the messages does not exceed.
+    /// Returns a quantile: the size in bytes that a share `part` of all messages does not exceed.
     pub fn at(self, part: f64) -> u64 {
         let mut before = (0.0, 1);
         for &(upto, size) in self.points() {

@@ -100,7 +100,8 @@ impl Streams {
 
     fn run(&mut self, time: Nanos) {
         let until = self.fabric.now() + time;
-        // A piece takes longer to send than `step`, so a stream always has data queued.
+        // A piece takes longer to send than `step`, so refilling at each step keeps the queues
+        // filled.
         let step = (time / 256).max(1);
         let mut looked = self.fabric.now();
         self.write();
@@ -131,7 +132,7 @@ impl Streams {
         ends.map(|end| fabric.endpoint(end).received).collect()
     }
 
-    /// Returns the drops in switches and the retransmitted packets since the start.
+    /// Returns two counts since the start: frames dropped by switches, and retransmitted packets.
     fn counts(&self) -> (u64, u64) {
         let ports = self.fabric.ports.iter().chain(&self.fabric.uplinks);
         let hosts = self.fabric.hosts.iter();
