@@ -3,7 +3,7 @@
 //! Requirements that do not depend on the engine's internals: no drop, saturation, fair shares, and
 //! bounded delay.
 //!
-//! The order of the bytes is checked as well, because a host of the simulation panics if bytes are
+//! The order of the bytes is checked as well: a host of the simulation panics if bytes are
 //! delivered twice or out of order.
 
 use esp::ack_queue;
@@ -102,8 +102,8 @@ fn short_messages_do_not_wait_behind_long_ones() {
             let line = beside(16, size, options);
             assert!(line.slowest <= slowest, "{line:?}");
             assert!(line.all >= 0.97 / 0.983, "{line:?}");
-            // Each of the sixteen streams has a turn before any stream has a second one, and a
-            // question may come before each of these turns.
+            // While a stream waits, each other stream has at most one turn, and questions may have
+            // turns between these.
             assert!(line.most_turns <= 3 * 16, "{line:?}");
             assert!(line.longest_wait <= 35_000_000, "{line:?}");
         }
@@ -154,8 +154,8 @@ fn all_to_all_on_up_to_32_hosts_drops_nothing() {
     }
 }
 
-/// With these sizes and starts, two windows and the unscheduled packets fill the port to its last
-/// frame.
+/// With this message size and these starts, two windows and the unscheduled packets fill the port's
+/// buffer completely, so one more frame may be dropped.
 #[test]
 fn messages_that_all_begin_within_a_millisecond_drop_one_frame_of_a_million() {
     let lines = (1..=6).flat_map(|seed| all_to_all(1_000_000, seed, &[32 << 10]));
@@ -181,8 +181,8 @@ fn no_retransmission_is_requested_without_a_loss() {
         (GIGABIT, 128 << 10, (21, 10, 1)),
         (10 * GIGABIT, 256 << 10, (64, 32, 1)),
         (100 * GIGABIT, 2 << 20, (256, 96, 1)),
-        // In this case, turns circulate faster than a window drains, so the rest of the windows
-        // queues in the port.
+        // In this case, the receiver passes the turn on after one packet of a window of eight. The
+        // rest of the windows queues in the port.
         (GIGABIT, 128 << 10, (8, 1, 1)),
     ];
     for (bits, buffer, parameters) in links {
@@ -332,8 +332,8 @@ fn senders_with_smaller_windows_than_the_receiver_expects_are_as_fast() {
     }
 }
 
-/// Queued packets are not lost, so they must not be requested: retransmissions would lengthen the
-/// queue.
+/// The line's long queue delays packets but loses none, so none may be requested: retransmissions
+/// would lengthen the queue.
 #[test]
 fn a_slow_line_carries_everything_about_once() {
     const DEEP: u32 = 1 << 30;
@@ -357,8 +357,8 @@ fn a_slow_line_carries_everything_about_once() {
     }
 }
 
-/// The cases of the study `rack` whose requirements hold today. `make simulation OPTIONS=rack` runs
-/// all cases, including those that do not hold yet.
+/// The cases of the study `rack` whose requirements are met today. `make simulation OPTIONS=rack`
+/// runs all cases, including those that fail.
 #[test]
 fn a_rack_keeps_what_holds() {
     let held = [

@@ -168,7 +168,8 @@ impl Exchange {
         }
     }
 
-    /// Makes a host begin with its next peers.
+    /// Starts a host's messages to its next peers: to all of them at once, or to one after each
+    /// finished exchange.
     fn begin(&mut self, host: usize) {
         let (received, arrived) = self.steps[host];
         let others = self.hosts - 1;

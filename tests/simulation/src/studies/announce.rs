@@ -99,7 +99,7 @@ impl Study for Options {
     }
 }
 
-/// The title of a figure, and the function that formats a cell.
+/// A figure that the tables show: its title, and the function that formats it for a cell.
 type Figure = (&'static str, fn(&Line) -> String);
 
 fn find<'a>(

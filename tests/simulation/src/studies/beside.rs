@@ -21,8 +21,8 @@ const AHEAD: u64 = 512 << 10;
 /// Bytes that a stream adds to its queue at once.
 const PIECE: u64 = 256 << 10;
 
-/// The measurement begins after the time in which the port could carry this many bits. Until then,
-/// only streams and announcers use the port.
+/// The measurement begins after the time that the port takes for this many bits. Until then, only
+/// the streams and the announcers send.
 const WARM_UP: u64 = 200_000_000;
 
 /// A run that takes longer than this, in nanoseconds, is aborted.
@@ -128,11 +128,14 @@ pub struct Line {
     pub slowest: Nanos,
     /// Median time from a question to its answer without other load, nanoseconds.
     pub unloaded: Nanos,
-    /// Bytes that the streams received while questions were asked, as a share of the port's rate.
+    /// Bytes that the streams delivered while questions were asked, as a share of the port's rate.
     pub bulk: f64,
-    /// The smallest part of `bulk` that one stream has, times the number of streams.
+    /// The slowest stream's share of the port's rate, times the number of streams. It equals `bulk`
+    /// if all streams are equally fast.
     pub least: f64,
-    /// Bytes received from the connections that announce repeatedly, as a share of the port's rate.
+    /// Bytes received from the announcers, as a share of the port's rate. Announcers are
+    /// connections that send one message after the other, each of which begins with an
+    /// announcement.
     pub announced: f64,
     /// Total of the bytes received, as a share of the largest possible total.
     pub all: f64,
@@ -156,13 +159,12 @@ enum Role {
     Asker(usize),
 }
 
-/// The questions of one asker.
+/// The state of an asker: a sender of questions.
 #[derive(Clone, Debug, Default)]
 struct Asker {
     left: u32,
     asked: Nanos,
-    /// Number of bytes that the receiver has had from this asker once the current question has
-    /// arrived.
+    /// Total of the bytes from this asker once the receiver has the whole current question.
     until: u64,
 }
 

@@ -30,8 +30,8 @@ const LINKS: [(u64, u64, u32); 4] = [
     (100 * GIGABIT, 8 << 20, 2 << 20),
 ];
 
-/// A pair of parameters saturates a link if its goodput is at least this share of the link's best
-/// goodput.
+/// A pair of parameters saturates a link if its goodput is at least this share of the best pair's
+/// goodput on that link.
 const SATURATED: f64 = 0.98;
 
 /// Maximum ratio of `burst_length` to `packets_to_ack`. The receiver passes the turn on after
@@ -39,17 +39,17 @@ const SATURATED: f64 = 0.98;
 /// a larger ratio, the bursts of several senders accumulate in the port.
 const MOST_OVERLAP: u16 = 3;
 
-/// The worst result over several numbers of senders.
+/// The results of one pair of parameters on one link, over several numbers of senders.
 #[derive(Debug, Serialize)]
 pub struct Cell {
     bits: u64,
     burst_length: u16,
     packets_to_ack: u16,
-    /// Whether the receiver grants larger windows that fit the link, as it does with the default
+    /// Whether the receiver may grant windows larger than `burst_length`, as with the default
     /// parameters.
     granted: bool,
-    /// Median goodput of the rounds with the worst number of senders, as a share of the largest
-    /// possible goodput.
+    /// The least median goodput, over all numbers of senders, as a share of the largest possible
+    /// goodput.
     median: f64,
     /// The least goodput, over all numbers of senders, as a share of the largest possible goodput.
     goodput: f64,
@@ -169,7 +169,7 @@ fn print(cells: &[Cell], out: &mut dyn Write) -> io::Result<()> {
     Table::of(smallest, Options::COLUMNS).write(out)
 }
 
-/// Returns the cells of a link with fixed parameters.
+/// Returns a link's cells for fixed windows, without the cell for granted windows.
 fn pairs(cells: &[Cell], bits: u64) -> impl Iterator<Item = &Cell> {
     let link = cells.iter().filter(move |cell| cell.bits == bits);
     link.filter(|cell| !cell.granted)

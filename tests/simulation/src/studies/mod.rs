@@ -220,7 +220,7 @@ impl Common {
         Ok(())
     }
 
-    /// Returns rounds of `message` from every sender.
+    /// Returns a workload in which every sender sends `message` in each round.
     pub fn workload(&self, message: Message) -> Workload {
         Workload {
             message,
@@ -230,7 +230,7 @@ impl Common {
         }
     }
 
-    /// Runs these rounds, and computes their statistics.
+    /// Runs rounds in which every sender sends `message`, and computes their statistics.
     fn measure(&self, setup: &Setup, message: Message) -> Summary {
         rounds::measure(setup.clone(), &self.workload(message))
     }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! This study checks requirements in a rack, case by case. A requirement is a share of the rate
-//! that is possible in the case, or a multiple of the ideal time.
+//! This study checks, case by case, whether the protocol is fast enough in a rack. A case requires
+//! a least share of the possible rate, or allows at most a multiple of the ideal time.
 //!
-//! All cases have the default parameters. A card that coalesces interrupts delivers the packets
-//! that it collected one by one, but all at the same simulated time; the further savings of GRO are
-//! not simulated.
+//! All cases have the default parameters. A card that coalesces interrupts delivers its collected
+//! packets one by one, but all at the same simulated time. The further savings of GRO are not
+//! simulated.
 
 use std::io::{self, Write};
 
@@ -177,7 +177,7 @@ struct Shape {
 }
 
 impl Shape {
-    /// Returns the shape of one stream at this rate.
+    /// Returns a case of one stream at this rate, without deviations from a plain network.
     fn one(gigabits: u64, least: f64) -> Self {
         Self {
             gigabits,
@@ -193,7 +193,7 @@ impl Shape {
         }
     }
 
-    /// Returns the shape of one stream at this rate, under these conditions.
+    /// Returns a case of one stream at this rate, under these conditions.
     fn under(conditions: Conditions, gigabits: u64, least: f64) -> Self {
         Self {
             conditions,
@@ -516,8 +516,8 @@ impl Rack<'_> {
     }
 }
 
-/// Returns the streams' share of the rate `possible` on a link, and Jain's index if the case
-/// requires one.
+/// Returns the lines of a case with streams: the streams' share of `possible`, which is the largest
+/// goodput of a link, and Jain's index if the case requires one.
 fn lines_of(shape: &Shape, measured: &Measured, possible: f64, name: &str) -> Vec<Line> {
     let (streams, links) = shape.counted;
     let sum: f64 = measured.rates.iter().take(streams).sum();

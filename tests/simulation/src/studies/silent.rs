@@ -21,7 +21,8 @@ const BYTES: u64 = 256 << 10;
 /// Numbers of senders, and how many of these fall silent.
 const CASES: [(usize, usize); 5] = [(2, 1), (4, 1), (4, 3), (8, 3), (32, 16)];
 
-/// The worst result of a case, over all numbers of packets after which the silent senders stop.
+/// The results of a case over all its runs. In each run, the silent senders stop after a different
+/// number of packets.
 #[derive(Debug, Serialize)]
 pub struct Line {
     /// Number of senders.
@@ -32,14 +33,13 @@ pub struct Line {
     pub together: bool,
     /// How long the other senders take if the silent ones do not exist, nanoseconds.
     pub without: Nanos,
-    /// The longest time that the other senders take, nanoseconds. The runs differ in the number of
-    /// packets after which the silent senders stop.
+    /// The longest time that the other senders take in any run, nanoseconds.
     pub worst: Nanos,
     /// The number of packets after which the first silent sender stopped in the worst run.
     pub worst_after: u64,
-    /// The largest delay that the silence causes in any of the runs, nanoseconds. The delay is the
-    /// time that the other senders take, minus `without` and minus the time of the silent senders'
-    /// packets.
+    /// The largest delay that the silence causes in any run, nanoseconds. It is the rest of the
+    /// other senders' time, after `without` and the time of the silent senders' packets are
+    /// subtracted.
     pub delay: Nanos,
     /// How often the ACK queue took the turn from the sender that held it, in the worst run.
     pub overruns: u32,
@@ -47,8 +47,8 @@ pub struct Line {
     pub drops: u64,
     /// Whether the other senders were done in every run.
     pub complete: bool,
-    /// The bound on `delay`, nanoseconds: each silent sender may hold the turn once and add a round
-    /// trip.
+    /// The bound on `delay`, nanoseconds. Each silent sender may delay the others for
+    /// `ack_queue::IDLE`, after which the ACK queue ends its turn.
     pub bound: Nanos,
 }
 
@@ -57,7 +57,7 @@ fn last_packet(first: u64, which: usize, together: bool) -> u64 {
     if together {
         first
     } else {
-        // The stops are so far apart that each silent sender has a turn of its own.
+        // The stops are far apart, so that the silent senders have separate turns.
         first + 40 * which as u64
     }
 }

@@ -11,8 +11,8 @@ use crate::report::{kib, part, rate, Columns};
 use crate::simulation::Parameters;
 
 /// For each link: the rate, the switch's buffer, `burst_length` with `packets_to_ack`, and the
-/// bytes that each sender sends in a round. These bytes are so many that the start has little
-/// influence.
+/// bytes that each sender sends in a round. With so many bytes, the start of a round hardly affects
+/// its goodput.
 const LINKS: [(u64, u32, (u16, u16), u64); 7] = [
     (GIGABIT / 5, 128 << 10, (21, 10), 64 << 10),
     (GIGABIT / 5, 128 << 10, (21, 10), 256 << 10),

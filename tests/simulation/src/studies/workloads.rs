@@ -19,8 +19,8 @@ use crate::rounds::percentile;
 use crate::simulation::{Counts, Parameters, Setup, Simulation};
 use crate::sizes::Sizes;
 
-/// Maximum bytes in flight of a connection; further messages wait in the application. Sequence
-/// numbers allow 32,000 packets in flight.
+/// Maximum bytes in flight of a connection; further messages wait in the application. The sequence
+/// numbers would allow 32,000 packets in flight.
 const MOST_AHEAD: u64 = 32 << 20;
 
 /// Options of the study.
@@ -125,8 +125,8 @@ pub struct Line {
     pub senders: usize,
     /// Number of messages.
     pub messages: usize,
-    /// The load that the port reached, as a share of the port's capacity: the bytes, with headers,
-    /// that had arrived when the last message was sent.
+    /// The load up to the time at which the last message was sent, as a share of the port's
+    /// capacity. It counts all bytes that had arrived by then, headers included.
     pub load: f64,
     /// The slowdown of all messages.
     pub all: Slowdown,
