@@ -332,8 +332,8 @@ fn senders_with_smaller_windows_than_the_receiver_expects_are_as_fast() {
     }
 }
 
-/// The line's long queue delays packets but loses none, so none may be requested: retransmissions
-/// would lengthen the queue.
+/// A long queue delays packets but loses none. So at most one request per sender is allowed:
+/// retransmissions would lengthen the queue.
 #[test]
 fn a_slow_line_carries_everything_about_once() {
     const DEEP: u32 = 1 << 30;

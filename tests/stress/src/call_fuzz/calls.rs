@@ -35,7 +35,7 @@ kinds! {
     Read Write PassFd TakeFd Uring
 }
 
-/// The number of descriptors that the threads of a process share; an empty slot holds -1.
+/// The number of slots for descriptors that the threads of a process share. An empty slot holds -1.
 pub const SLOTS: usize = 24;
 
 /// The state that the threads of one process share.
@@ -70,14 +70,14 @@ pub struct Caller<'a> {
     pub rng: Rng,
 }
 
-/// Lengths near which the behaviour changes.
+/// Lengths at or near which the module's behaviour changes.
 const LENGTHS: [usize; 16] = [
     0, 1, 2, 6, 11, 15, 16, 17, 128, 1483, 1489, 1494, 1500, 4096, 32768, ROOM,
 ];
 
-/// The `ioctl(2)` requests that change nothing outside of the socket. The request that sets the
-/// owner of signals is missing, because a random argument would name another process. `fcntl(2)`
-/// sets the owner instead.
+/// The `ioctl(2)` requests that change nothing outside of the socket. `FIOSETOWN` and `SIOCSPGRP`
+/// are missing, because their random argument would name another process as the owner of signals.
+/// `fcntl(2)` sets the owner instead.
 const REQUESTS: [u64; 14] = [
     libc::FIONREAD, // SIOCINQ
     libc::TIOCOUTQ, // SIOCOUTQ
@@ -178,7 +178,7 @@ impl Caller<'_> {
             | self.rng.choice(&patience).unwrap_or(&0)
     }
 
-    /// Makes a `msghdr`, as words, whose vector is in the arena.
+    /// Makes a `msghdr`, as words. Its vector of buffers is in the arena.
     fn message(&mut self) -> [u64; 7] {
         let count = self.rng.usize(..5);
         let mut vector = Vec::new();
@@ -222,7 +222,8 @@ impl Caller<'_> {
         [name, name_len, vector, count, control, control_len, 0]
     }
 
-    /// Makes the array of `sendmmsg(2)` and `recvmmsg(2)`; returns its address and length.
+    /// Makes the array of messages for `sendmmsg(2)` or `recvmmsg(2)`; returns its address and
+    /// length.
     fn messages(&mut self) -> (*mut c_void, usize) {
         let count = self.rng.usize(..4);
         let mut all = Vec::new();
@@ -233,7 +234,7 @@ impl Caller<'_> {
         (self.put(&words(&all)), count)
     }
 
-    /// Stores an address length for the kernel to update; returns the position of the length.
+    /// Stores an address length that a call reads and the kernel updates; returns its position.
     fn told(&mut self) -> *mut c_void {
         let told = *self
             .rng
@@ -242,7 +243,7 @@ impl Caller<'_> {
         self.put(&told.to_ne_bytes())
     }
 
-    /// Makes and counts one of the calls that [`Self::meet`] needs.
+    /// Makes a call for [`Self::meet`], and counts it.
     fn counted(&mut self, kind: Kind, arguments: [u64; 6]) -> c_long {
         let number = match kind {
             Kind::Socket => libc::SYS_socket,

@@ -28,10 +28,10 @@ const WORKERS: usize = 4;
 pub struct Campaign {
     /// The seed. It determines everything except the order in which the kernel schedules threads.
     pub seed: u64,
-    /// The time for which calls are made.
+    /// The time for which calls are made. A run on a busy machine goes on for up to four times as
+    /// long, until it has reached `calls`, `kills` and a success of every kind of call.
     pub time: Duration,
-    /// The smallest number of calls. A run on a busy machine may take up to four times `time` to
-    /// reach `calls`, `kills` and a success of every kind of call.
+    /// The smallest number of calls.
     pub calls: u64,
     /// The smallest number of killed processes.
     pub kills: u64,
@@ -144,9 +144,8 @@ fn warm(lab: &Lab) -> Result<()> {
 /// number of its bytes in use.
 struct Held(Vec<(String, i64)>);
 
-/// In a run, a slab cache must grow by less than this, in bytes. The bound is larger than the idle
-/// objects in the processors' own caches, and smaller than a leak in hundreds of thousands of
-/// calls.
+/// In a run, a slab cache must grow by less than this, in bytes. Idle objects in the processors'
+/// own caches take less. A leak in hundreds of thousands of calls takes more.
 const SLACK: i64 = 4 << 20;
 
 impl Held {
@@ -214,8 +213,8 @@ fn hammer(lab: &Lab, campaign: Campaign) -> Result<Report> {
         while workers.0.len() < WORKERS {
             workers.start(lab, &mut rng, post, tally)?;
         }
-        // This time is long enough for a few thousand calls. No event marks the worst moment for a
-        // kill, so the time is random.
+        // In this time the workers make up to a few thousand calls. The time is random, because no
+        // event marks the moment at which a kill does the most harm.
         thread::sleep(Duration::from_millis(rng.u64(1..150)));
         match rng.u8(..8) {
             0..=3 => {
@@ -223,8 +222,8 @@ fn hammer(lab: &Lab, campaign: Campaign) -> Result<Report> {
                 report.killed += 1;
             }
             4 => {
-                // When all workers have ended, only closing connections may still use the module
-                // and keep it loaded.
+                // After the last worker has ended, only closing connections may still use the
+                // module and keep it loaded.
                 report.killed += workers.0.len() as u64;
                 workers.kill_all()?;
                 report.unload()?;
@@ -307,7 +306,7 @@ fn end(pid: Pid) -> Result<()> {
 
 impl Drop for Workers {
     fn drop(&mut self) {
-        // Workers are left here only if something else has failed already.
+        // Workers are left here only after another failure.
         if let Err(error) = self.kill_all() {
             note(&format!("{error:#}"));
         }

@@ -12,8 +12,8 @@ use guest::prelude::*;
 
 const KINDS: usize = Kind::ALL.len();
 
-/// For each kind of call, the number of calls that began, succeeded and failed. A call that began
-/// but neither succeeded nor failed was killed.
+/// For each kind of call, the number of calls that began, succeeded and failed. The remaining calls
+/// were cut off when their process was killed.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Tally {

@@ -147,8 +147,8 @@ fn ring(mut caller: Caller<'_>) -> Result<()> {
     let mut ring = IoUring::new(32).context("io_uring_setup")?;
     let common = caller.common;
     loop {
-        // Without this call, the thread would start more operations than the other threads make
-        // calls.
+        // This call slows the thread down. Otherwise it would start more operations than the other
+        // threads make calls.
         caller.call();
         let rng = &mut caller.rng;
         let slot = common.slots[rng.usize(..SLOTS)].load(std::sync::atomic::Ordering::Relaxed);
@@ -157,8 +157,8 @@ fn ring(mut caller: Caller<'_>) -> Result<()> {
         // SAFETY: The operation points to memory in the arena. The arena exists until the process
         // ends, and contains no Rust object.
         let pushed = unsafe { ring.submission().push(&entry) }.is_ok();
-        // Ignored because the kernel refuses the call while completions overflow; the loop below
-        // takes them.
+        // A failure is ignored: while completions overflow, the kernel refuses the call. The loop
+        // below takes the completions.
         let _ = ring.submit();
         for completion in ring.completion() {
             common.tally.end(Kind::Uring, is_good(&completion));

@@ -122,8 +122,9 @@ fn syns(lab: &Lab) -> Result<Figures> {
     Ok(figures)
 }
 
-/// Encodes a SYN of a mapped connection with number `number`. The Ethernet address `from` is b's
-/// own, or belongs to another station, which claims to be b.
+/// Encodes SYN `number` of an attack. The SYN asks for a mapped connection, whose ends have IP
+/// addresses. The Ethernet address `from` is host b's own, or belongs to a station that claims to
+/// be host b.
 fn mapped_syn(lab: &Lab, from: [u8; 6], port: u16, number: u64) -> Vec<u8> {
     let options = mapped::option([10, 0, 0, 2], [10, 0, 0, 1], port);
     let header = EspHeader {
@@ -162,8 +163,8 @@ fn half_open(lab: &Lab, figures: Figures) -> Result<Figures> {
     })
 }
 
-/// SYNs of mapped connections from the neighbour that owns the IP address. They make children until
-/// the backlog is full; later SYNs are dropped.
+/// SYNs of mapped connections from the neighbour that owns the IP address. Each makes a half-open
+/// connection until the backlog is full; later SYNs are dropped.
 pub const MAPPED_SYNS: Attack = Attack {
     what: "SYNs of mapped connections",
     make: |lab| {
@@ -173,8 +174,8 @@ pub const MAPPED_SYNS: Attack = Attack {
         let figures = beside_a_stream(lab, &mut syn)?;
         half_open(lab, figures)
     },
-    // Each SYN makes a connection, which the neighbour then resets. This costs 19,000 to 54,000
-    // instructions, depending on what ran in the guest before.
+    // Each SYN makes a connection, which the neighbour then resets. The cost is 19,000 to 54,000
+    // instructions, depending on earlier work of the guest.
     bounds: bounds(100_000.0, 0.6, 160.0, "half-open connections"),
 };
 
@@ -214,7 +215,7 @@ fn forged(lab: &Lab, flags: u8) -> Result<Figures> {
     let mut make = |number: u64| {
         let header = EspHeader {
             sequence: (number as u16).wrapping_mul(251),
-            // One packet in 65536 has both numbers right. Such a packet can at most end this
+            // One packet in 65536 has both numbers right. Such a packet can only end this
             // connection, which is not the measured one.
             acknowledgement: (number as u16).wrapping_mul(509) ^ 0x5555,
             ..EspHeader::new(source, PORT, flags)
@@ -249,7 +250,7 @@ fn requests(lab: &Lab) -> Result<Figures> {
     const REQUESTS: usize = 1000;
     let (mut station, client) = Station::connect(lab, PORT)?;
     client.set_nonblocking(true)?;
-    // The client sends more bytes than a window holds. Once the window is used up, it stays closed,
+    // The client sends more bytes than a window holds. After the first window the client must wait,
     // since the station acknowledges nothing new.
     client.send(&[7; 60_000], libc::MSG_NOSIGNAL)?;
     station.new_packets()?;

@@ -79,15 +79,15 @@ impl fmt::Display for Accepted {
     }
 }
 
-/// How many acknowledgement numbers the host accepts in the busy connection: the number of each
-/// packet in flight, and the number that follows the last of these numbers.
+/// How many acknowledgement numbers the host accepts in the busy connection: one for each packet in
+/// flight, and the number after the last of these packets.
 const IN_FLIGHT: u32 = WINDOW as u32 + 1;
 /// The number of plausible sequence numbers in an empty packet. They differ from the expected
 /// number by at most twice the largest window, in either direction. A probe makes one more number
 /// plausible.
 const PLAUSIBLE: u32 = 4 * LARGEST_WINDOW + 2;
-/// The counts for data without ACK. The host drops such data whatever their sequence number is, so
-/// the first count is 0. It ignores their acknowledgement number, so the second count includes all
+/// The counts for data without ACK. The host drops such data with any sequence number, so the first
+/// count is 0. The host does not check the acknowledgement number, so the second count includes all
 /// values.
 const NEVER: [u32; 2] = [0, ALL_VALUES];
 
@@ -142,8 +142,8 @@ const PORT: u16 = 2990;
 const OPTIONS: [u8; 20] = [
     1, 1, 1, 2, 2, 0, 1, 4, 2, 0x05, 0xd1, 5, 4, 0, 21, 0, 1, 7, 1, 255,
 ];
-/// The number of packets that the host has in flight in the busy connection. It is smaller than the
-/// largest grant, because counting opens a new connection for every accepted number.
+/// The number of packets that the host has in flight in the busy connection. The test opens a new
+/// connection for each accepted number, so with the largest grant it would take longer.
 const WINDOW: u8 = 64;
 /// The largest window that can be granted.
 const LARGEST_WINDOW: u32 = 255;
@@ -169,8 +169,8 @@ struct Victim {
 
 impl Drop for Victim {
     fn drop(&mut self) {
-        // A failure is ignored, because the test is over. The linger time of 0 ends the connection
-        // at once, because its peer would never answer a FIN.
+        // A failure is ignored, because the test is over. With a linger time of 0 the connection
+        // ends at once; otherwise it would wait for its peer, which never answers a FIN.
         let _ = self.socket.set_linger(Some(0));
     }
 }
@@ -370,7 +370,7 @@ impl Guess {
         Accepted(self.expected)
     }
 
-    /// Checks that the host accepts no more pairs of values than the protocol does.
+    /// Checks that the host accepts no more pairs of values than expected.
     ///
     /// # Errors
     /// If it accepts more.

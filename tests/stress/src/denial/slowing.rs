@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Attacks by forged packets on a stream that is sending. Each attack measures the stream's
-//! goodput, and divides it by the goodput during a flood of the same rate to another station. The
-//! attacker guesses the packets' numbers: each number runs through all of its values.
+//! Attacks by forged packets on a stream that is sending. Each attack measures a share: the
+//! stream's goodput during the attack, divided by its goodput during an equal flood to another
+//! station. The attacker guesses the packets' numbers: each number runs through all of its values.
 
 use super::flood::{during_at, wire};
 use super::victim::{goodput, stream};

@@ -54,8 +54,8 @@ pub fn stream(lab: &Lab, port: u16, backlog: i32) -> Result<(Socket, Socket, Soc
     Ok((from, to, listener))
 }
 
-/// Returns the median goodput of several transfers. Now and then the guest has other work, which
-/// may disturb a single transfer.
+/// Returns the median goodput of several transfers. A single transfer may be disturbed, because now
+/// and then the guest has other work.
 ///
 /// # Errors
 /// If a call fails, or bytes are lost.
@@ -68,7 +68,8 @@ pub fn usual_goodput(from: &Socket, to: &Socket) -> Result<f64> {
     Ok(rates[TRANSFERS / 2])
 }
 
-/// Returns how many bytes of memory, overhead included, hold data not yet acknowledged by the peer.
+/// Returns how many bytes of memory, overhead included, a socket uses for data that the peer has
+/// not yet acknowledged.
 ///
 /// # Errors
 /// The errno of `getsockopt(2)`.
