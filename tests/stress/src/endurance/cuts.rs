@@ -50,14 +50,14 @@ pub struct Cut {
 const LONG: [u64; 2] = [16_000, 30_000];
 
 /// The shortest and the longest duration of a short cut, in milliseconds. No connection may break
-/// because of a short cut. Between cuts the link works for at least as long as the longest of these
-/// cuts lasts. So a packet gets through if it is retransmitted every 2 s.
+/// because of a short cut: between cuts the link works for at least 3 s, and a packet is
+/// retransmitted every 2 s or sooner.
 const SHORT: [u64; 2] = [20, 3_000];
 
 /// The shortest and the longest time for which the link works between cuts, in milliseconds.
 const WHOLE: [u64; 2] = [3_000, 20_000];
 
-/// One cut in this many is long.
+/// One of this many cuts is long.
 const RARE: u8 = 8;
 
 fn between(rng: &mut Rng, [least, most]: [u64; 2]) -> Duration {
@@ -109,8 +109,8 @@ struct State {
 /// sends its six packets within 6.2 s, and then waits for an answer for about the same time.
 const REFUSES: Duration = Duration::from_secs(30);
 
-/// For this long after a long cut, a program may still find a connection broken. A program that
-/// only waits notices the break when its own time limit expires.
+/// For this long after a long cut, a program may still notice that a connection is broken. A
+/// program that only waits notices it when its own time limit expires.
 const BREAKS: Duration = Duration::from_secs(90);
 
 impl Weather {

@@ -49,8 +49,8 @@ pub const LANES: &[Kind] = &[
 /// The number of connections of a crowd.
 const CROWD: usize = 20;
 
-/// The longest time that a connection may last. Cuts last at most 30 s, both ends wait for each
-/// other for 30 s, and between the cuts the connection moves a few MiB.
+/// The longest time that a connection may last. It allows for cuts of up to 30 s, for both ends to
+/// wait 30 s for each other, and for the transfer of a few MiB between the cuts.
 const LIMIT: Duration = Duration::from_secs(300);
 
 /// The client's host and the server's address.
@@ -152,7 +152,8 @@ impl Client<'_> {
         Ok(None)
     }
 
-    /// Counts a connection that succeeded, or that may have broken because of a cut.
+    /// Counts a connection that has succeeded. Also counts a connection that failed, if a cut may
+    /// be the reason; otherwise returns the error.
     fn finish(&self, client: &Socket, ended: Result<()>) -> Result<()> {
         self.ledger.close(client);
         let Err(error) = ended else {

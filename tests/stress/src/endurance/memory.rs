@@ -9,12 +9,12 @@ use serde::Serialize;
 
 /// The tolerance for memory, in KiB. From the third quarter of a run to its last quarter, the
 /// median of available memory may fall by this much, and the median of slab memory may grow by this
-/// much. A bound per connection would depend on the machine's speed; other checks count leaked
-/// sockets.
+/// much. Leaked sockets are found by other checks, so the bound need not depend on the number of
+/// connections.
 const BOUND: i64 = 8 << 10;
 
-/// The tolerance for the change from before the traffic to after it, in KiB. It includes threads,
-/// stacks and other memory that the guest keeps after its first use.
+/// The tolerance for the change over the whole run, in KiB. It includes threads, stacks and other
+/// memory that the guest keeps after its first use.
 const BOUND_OVER_ALL: i64 = 32 << 10;
 
 /// The number of samples below which no trend is computed.

@@ -41,7 +41,8 @@ const PORT: u16 = 2880;
 const CLIENT: [u8; 6] = [2, 0, 0, 0, 0, 1];
 const SERVER: [u8; 6] = [2, 0, 0, 0, 0, 2];
 
-/// The interval at which memory is sampled, and lanes (threads of traffic) that hang are found.
+/// The interval of two tasks: to sample the memory, and to look for lanes (threads of traffic) that
+/// hang.
 const SAMPLE: Duration = Duration::from_secs(1);
 
 /// One of the two guests.
@@ -133,7 +134,8 @@ impl Link for Wire {
 }
 
 impl Link for &Relay {
-    /// Cuts both ends, since the relay cannot take the carrier from only one of them.
+    /// Cuts both ends, since the relay between the two namespaces cannot take the carrier from only
+    /// one of them.
     fn cut(&self, _end: End) -> Result<()> {
         self.set_mode(Mode::Cut);
         Ok(())
@@ -159,8 +161,8 @@ impl Before {
         })
     }
 
-    /// Checks that neither a socket nor the memory of a socket is left on `hosts`; returns a
-    /// summary.
+    /// Checks that `hosts` have no socket left, and that the memory of all sockets is free. Returns
+    /// a summary.
     fn judge(&self, hosts: &[&Host]) -> Result<String> {
         for host in hosts {
             // The last sockets may have been closed just before this check. An end that gets no
@@ -353,8 +355,8 @@ fn conduct(
             let (client, running) = (&client, running.clone());
             scope.spawn(move || {
                 client.run(number, *kind);
-                // Ignored because the receiver may be gone. If the lane has failed, the message
-                // wakes the main thread.
+                // This message wakes the main thread, which then sees whether the lane has failed.
+                // An error is ignored, because the main thread may be gone.
                 let _ = running.send(());
             });
         }

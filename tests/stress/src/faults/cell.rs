@@ -21,8 +21,8 @@ use guest::relay::Tally;
 const STALL: Duration = Duration::from_secs(40);
 
 /// The time limit of a cell, in seconds. It applies even while the cell makes progress. At 30 %
-/// loss in both directions, a packet and its answer get through in one of two attempts. The longest
-/// RTO is 2 s, so attempts are up to 2 s apart.
+/// loss in both directions, a packet and its answer get through in one of two attempts. Attempts
+/// are at most 2 s (the longest RTO) apart, so a dialogue of 100 messages may take some 200 s.
 const LIMIT: u64 = 290;
 
 /// A cell of the matrix.
@@ -111,12 +111,11 @@ impl Cell {
         self.judge(lab.relay().tally(), &figures)
     }
 
-    /// Fails if some twenty faults of a kind are expected and none occurred. Also fails if twenty
-    /// frames were lost and the protocol neither requested nor retransmitted anything.
+    /// Fails if the wire is broken: some twenty faults of a kind are expected, and none occurred.
+    /// Also fails if twenty frames were lost and the protocol neither requested nor retransmitted
+    /// anything.
     fn judge(&self, tally: &Tally, figures: &Figures) -> Outcome {
         let faults = &self.wire.faults;
-        // If about twenty faults of a kind are expected and no such fault happened, the wire is
-        // broken.
         let frames = tally.forwarded.load(Relaxed) as f64 / 4.0;
         for (what, share, counter) in [
             ("lost", faults.loss, &tally.lost),

@@ -12,10 +12,10 @@ pub use wires::{Way, Wire, ALL_AT_ONCE, LOSS_30, TWICE_AND_LATE};
 
 use guest::harness::Scenario;
 
-/// Returns the whole matrix: wires from good to bad, for each wire the directions, and for each
-/// direction the kinds of traffic.
+/// Returns the whole matrix, ordered by wire, then by direction, then by kind of traffic. The best
+/// wire comes first.
 ///
-/// The scenarios are leaked, because names of scenarios must live as long as the program.
+/// The scenarios are leaked, because their names must live as long as the program.
 pub fn matrix() -> Vec<&'static Scenario> {
     let mut cells = Vec::new();
     for wire in Wire::ALL {

@@ -143,10 +143,10 @@ impl Wire {
         }
     }
 
-    /// Returns whether handshakes may fail on this wire; clients then connect again. They may fail
-    /// if the loss is high enough for a handshake to time out. They may also fail in a much slower
-    /// kernel, because its wire is slower too, but the timeouts are the same. All other connections
-    /// must succeed at the first attempt.
+    /// Returns whether handshakes may fail on this wire; clients then connect again. A handshake
+    /// may time out if the loss is high. In a much slower kernel, it may time out on any wire,
+    /// because the wire is slower too, but the timeouts are the same. All other connections must
+    /// succeed at the first attempt.
     pub fn may_refuse(&self) -> bool {
         self.faults.loss >= LOSS_30.faults.loss || factor() > 1
     }

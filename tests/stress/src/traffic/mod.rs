@@ -87,7 +87,7 @@ impl Order {
 /// Serves every connection of `listener` in its own thread until `stop` is set, and then until the
 /// last connection has ended.
 ///
-/// A connection that fails before its order has arrived is ignored, because its client failed to
+/// A connection that ends or fails before its first byte is ignored, because its client failed to
 /// connect. For other connections that fail, `excused` decides whether the error counts as a
 /// failure. All connections that fail are reset, so that a failure does not look like an end of
 /// stream.
@@ -128,8 +128,7 @@ pub fn serve(
     })
 }
 
-/// Returns a connection's order. Returns `None` if the stream ends, or nothing arrives for too
-/// long, before the whole order has arrived.
+/// Returns a connection's order, or `None` if the stream ends or fails before its first byte.
 fn read_order(connection: &Socket) -> Result<Option<Order>> {
     let mut bytes = [0; ORDER];
     let mut filled = 0;
