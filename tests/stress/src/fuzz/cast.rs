@@ -33,8 +33,8 @@ pub struct Cast<'a> {
     /// Listeners whose connections are never accepted.
     _neglected: Vec<Socket>,
     ends: Vec<End>,
-    /// EDP sockets, each with a flag. The flag of a connected socket is `None`. For other sockets
-    /// the flag says whether the socket is on host a.
+    /// EDP sockets. Each unconnected socket has a flag: whether it is on host a. Connected sockets
+    /// have `None`.
     datagrams: Vec<(Socket, Option<bool>)>,
     buffer: Vec<u8>,
     /// Number of failed calls, by call and errno.
@@ -189,7 +189,8 @@ impl<'a> Cast<'a> {
         let wrap = Wrap::any(rng);
         let to = |port| self.world.by(wrap, from_a, port);
         let to = match rng.u8(..14) {
-            // A stream and a record socket may connect to each other's listener.
+            // The client may be a stream socket, too. Likewise, a record socket may connect to the
+            // stream listeners.
             10.. => to(RECORDS),
             0 => to(VACANT),
             1 => to(NEGLECTED),
@@ -247,7 +248,7 @@ impl<'a> Cast<'a> {
                 let how = [libc::SHUT_WR, libc::SHUT_RD, libc::SHUT_RDWR][rng.usize(..3)];
                 ("shutdown", socket.shutdown(how).map(|()| 0))
             }
-            // The program does nothing, so its peer waits.
+            // The program does nothing, and its peer has to wait.
             _ => return Ok(()),
         };
         match result {

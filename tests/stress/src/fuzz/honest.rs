@@ -95,7 +95,8 @@ impl<'a> Honest<'a> {
         let mut came = 0;
         for (from, to) in [(0, 1), (1, 0)] {
             let sent = random(1000, number);
-            // Ignored because datagrams may be lost, and this one is lost if it finds no room.
+            // An error is ignored: datagrams may be lost, and this one is lost if it cannot be
+            // queued.
             let _ = self.datagrams[from].send(&sent, 0);
             let mut bytes = [0; 2000];
             while let Ok(length) = self.datagrams[to].receive(&mut bytes, 0) {

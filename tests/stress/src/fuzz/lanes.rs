@@ -44,7 +44,8 @@ impl Lane {
 /// The sockets that send the frames.
 #[derive(Debug)]
 pub struct Lanes {
-    /// The sockets at the wire's two ends: the one towards host a, and the one towards host b.
+    /// The sockets at the wire's two ends: the one connected to host a, and the one connected to
+    /// host b.
     ports: [PacketSocket; 2],
     bridge: PacketSocket,
     offload: PacketSocket,

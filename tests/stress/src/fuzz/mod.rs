@@ -157,7 +157,8 @@ struct Attack<'a> {
     rng: Rng,
     world: &'a World,
     cast: Cast<'a>,
-    /// Packet sockets at the wire's ends of host a and host b.
+    /// Packet sockets at the wire: one receives the frames from host a, the other those from host
+    /// b.
     ears: [PacketSocket; 2],
     lanes: Lanes,
     memory: Memory,
@@ -203,8 +204,8 @@ impl<'a> Attack<'a> {
                 note(&format!("{told} tenths of the frames are sent"));
             }
             if steps % TAP == 0 {
-                // This packet socket receives all frames as well. While it is open, the frames'
-                // buffers are shared, and they stay in the socket's queue.
+                // While this packet socket is open, it shares the buffers of all frames with host
+                // b's protocols, and keeps them in its queue.
                 tap = match tap {
                     None => Some(PacketSocket::open(
                         &self.world.b.namespace,
@@ -235,8 +236,8 @@ impl<'a> Attack<'a> {
         cast.leave()
     }
 
-    /// Forwards valid frames, most of them unchanged. Hostile frames derived from the valid frames
-    /// are sent first.
+    /// Forwards valid frames, most of them unchanged. Before that, sends the hostile frames that
+    /// are derived from the valid ones.
     fn pass(&mut self) -> Result<()> {
         let honest = self.world.honest.mac;
         for (seen, state) in std::mem::take(&mut self.late) {
@@ -281,8 +282,8 @@ impl<'a> Attack<'a> {
                 return false;
             };
             // Most of the remembered frames are datagrams, or belong to connections that have
-            // ended. Other frames are preferred, since most hostile frames would otherwise have no
-            // effect.
+            // ended. Hostile frames derived from these would mostly have no effect, so other frames
+            // are preferred.
             let wanted = match self.memory.target(seen).0 {
                 State::Reset => false,
                 State::Datagrams => tries > 1,
@@ -332,7 +333,7 @@ impl<'a> Attack<'a> {
         }
     }
 
-    /// Sends packets that the honest host could send next, but in another VLAN or a tunnel, where
+    /// Sends packets like the next ones of the honest host, but in another VLAN or a tunnel, where
     /// any host may send them. They must not affect the honest host's connections.
     fn speak_for_the_honest(&mut self) {
         let Some(told) = self.honest else {

@@ -151,7 +151,7 @@ fn garbage(length: usize, rng: &mut Rng) -> Vec<u8> {
     bytes
 }
 
-/// Returns a payload length: often short, sometimes the largest.
+/// Returns a payload length: often a short one, sometimes the largest possible.
 fn some_length(rng: &mut Rng) -> usize {
     match rng.u8(..8) {
         0..=4 => rng.usize(..64),
@@ -310,8 +310,8 @@ fn forge(frame: &mut Vec<u8>, numbers: Numbers, rng: &mut Rng) {
         flags,
         ..header
     };
-    // Half of the packets get a correct checksum. Otherwise the receiver would never run the code
-    // that follows its check of the checksum.
+    // Half of the packets get a correct checksum, so that the receiver also runs the code that
+    // follows its check of the checksum.
     let mask = header.mask_in(frame).unwrap_or(0);
     frame.truncate(14);
     frame.extend(if rng.bool() {

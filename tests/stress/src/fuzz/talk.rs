@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The conversations between the hosts: the frames, and the state of the receiving socket of each
-//! frame.
+//! Remembers the frames that the hosts send to each other. From these, infers the state of the
+//! socket that receives a frame.
 
 use std::collections::HashMap;
 
@@ -51,7 +51,7 @@ impl State {
 struct Half {
     opened: bool,
     ended: bool,
-    /// The number that follows the last sequence number of this side.
+    /// The sequence number of this side's next packet.
     next: u16,
 }
 

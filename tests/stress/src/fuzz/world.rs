@@ -174,7 +174,7 @@ impl World {
         self.b.namespace.run("ethtool", &words).map(drop)
     }
 
-    /// Removes the devices, and with them all frames that still wait for an answer.
+    /// Removes the devices. Connections that still wait for an answer then end at once.
     ///
     /// # Errors
     /// If `ip` fails, with its message.

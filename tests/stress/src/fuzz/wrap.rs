@@ -118,12 +118,13 @@ impl Wrap {
     }
 
     /// Returns whether the device can send datagrams. The device that adds an MPLS label cannot,
-    /// because its packets are taken for ESP.
+    /// because the receiver takes every labelled packet for ESP.
     pub fn takes_datagrams(self) -> bool {
         self != Self::Mpls
     }
 
-    /// Creates a host's further devices. All have the address of the host's own device.
+    /// Creates the devices of a host that add and remove tags, labels and tunnels. All have the
+    /// Ethernet address of the host's own device.
     ///
     /// # Errors
     /// If `ip` or `tc` fails, with its message.
@@ -263,7 +264,8 @@ impl Wrap {
         }
     }
 
-    /// Adds wrong headers, adds the headers to a very short frame, or nests them in other headers.
+    /// Adds headers with an error, adds the headers to a very short frame, or nests them in other
+    /// headers.
     pub fn wrongly_around(self, frame: &[u8], to_b: bool, rng: &mut Rng) -> Vec<u8> {
         match rng.u8(..4) {
             0 => {

@@ -296,8 +296,7 @@ fn free() -> Result<i64> {
 }
 
 /// Waits until the memory of closed sockets is uncharged. Sockets are freed after a grace period.
-/// An uncharge during the next trial would lower that trial's charge, although slabs still keep the
-/// memory.
+/// If the memory were uncharged during the next trial, that trial's charge would seem lower.
 fn settle(group: &Group) -> Outcome {
     const MEMBARRIER_CMD_GLOBAL: i32 = 1;
     let mut charged = group.all()?;
@@ -338,10 +337,10 @@ fn every_call(lab: &Lab) -> Outcome {
         );
         drop(kept);
         note(&line);
-        // The group is charged less if a grace period of the previous trial ends in this one. The
-        // debug kernel also keeps freed memory (KASAN's quarantine) and a record of each allocation
-        // (kmemleak), and charges neither to the group. On the debug kernel, the scenario only
-        // checks that the calls succeed within the limit.
+        // On a debug kernel, the scenario only checks that the calls succeed within the limit. Such
+        // a kernel keeps freed memory (KASAN's quarantine) and a record of each allocation
+        // (kmemleak), and charges neither to the group. `max` allows for memory of the previous
+        // trial that is only uncharged now.
         if factor() == 1 && gone - charged.max(0) > bound {
             failed.push(line);
         }

@@ -96,8 +96,8 @@ fn listen(lab: &Lab, injection: &Injection) -> Outcome {
         call: &|socket| socket.listen(1000),
         judge: &|socket| accepts(lab, &socket),
     };
-    // This tests only the first `listen` of a socket. A second call, for a longer queue, would
-    // allocate nothing.
+    // The first `listen` of a socket allocates memory. A second call, for a longer queue, would
+    // not, so it is not tested.
     begun.refuses(injection).map(drop)
 }
 
@@ -607,8 +607,8 @@ fn shutdown(injection: &Injection, prepare: Prepare<'_>) -> Outcome {
             ends(&client)
         },
     };
-    // A packet's buffer may come from the processor's cache, which allocates many buffers at once.
-    // So earlier calls decide whether this call allocates.
+    // The call may need no allocation: the packet's buffer may come from the processor's cache,
+    // which allocates many buffers at once.
     let tally = half.run(injection)?;
     ensure!(tally.refused == 0, "shutdown: {tally:?}");
     Ok(())

@@ -72,7 +72,8 @@ fn devices() -> Outcome {
 
 type Pair = (Socket, Socket);
 
-/// Packets wait because the receiver does not read, and the module must cut them to the lower MTU.
+/// Lowers the MTU while packets wait because the receiver does not read. The module must cut them
+/// to the lower MTU.
 fn lower_mtu(lab: &Lab, (client, server): Pair) -> Result<u32> {
     let bytes = random(16_000, 5);
     let mut refused = 0;
@@ -87,8 +88,8 @@ fn lower_mtu(lab: &Lab, (client, server): Pair) -> Result<u32> {
     Ok(refused)
 }
 
-/// In this test the Ethernet address of host `a` changes, and the connection must end on both
-/// hosts. Host `a` ends the connection at once.
+/// Changes the Ethernet address of host `a`. Host `a` ends the connection at once, and host `b`
+/// must end it, too.
 fn other_address(lab: &Lab, (client, server): Pair) -> Result<u32> {
     lab.a.set_mac([2, 0, 0, 0, 0, 0x77])?;
     await_events(&client, libc::POLLHUP)?;
@@ -102,7 +103,7 @@ fn other_address(lab: &Lab, (client, server): Pair) -> Result<u32> {
     Ok(0)
 }
 
-/// Bytes that are sent while the device is down arrive later.
+/// Sends bytes while the device is down. They must arrive when it is up again.
 fn down_and_up(lab: &Lab, (client, server): Pair) -> Result<u32> {
     let mut refused = 0;
     lab.a.link("down")?;
@@ -123,7 +124,7 @@ fn pair_by_another(lab: &Lab) -> Result<Pair> {
     Device::ready(a, "gone0")?.stream_to(&Device::ready(b, "gone1")?, 7)
 }
 
-/// Both ends of a connection report that a device was removed.
+/// Removes a device. Both ends of the connection must report it.
 fn removal(lab: &Lab, (client, server): Pair) -> Result<u32> {
     let mut refused = 0;
     send_all(&mut refused, &client, b"last")?;

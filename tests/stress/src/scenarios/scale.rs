@@ -69,8 +69,9 @@ fn churning(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// If the chains of a hash table grew with the connections, the cost would rise. With 2,000
-/// connections, each of 64 buckets would hold 60 sockets.
+/// Compares the cost of a message on one connection with the cost among 2,000 connections. The
+/// chains of a hash table must not grow with the connections: in 64 buckets, the 4,000 sockets
+/// would make chains of 60.
 fn cost(lab: &Lab) -> Outcome {
     let mut crowd = Crowd::open(lab, Protocol::Esp, PORT, 1)?;
     let one = crowd.half_round_trip(1, 500)?;
@@ -209,7 +210,7 @@ fn ports_run_out(lab: &Lab) -> Outcome {
     .context("port 1023")
 }
 
-/// The test requires that some of these destinations share a port of the client. In one of ten
+/// Connects to 700 destinations, some of which must share a port of the client. In one of ten
 /// million runs all ports differ by chance.
 fn one_port_for_many(lab: &Lab) -> Outcome {
     const DESTINATIONS: u16 = 700;
@@ -267,8 +268,8 @@ fn unforeseen(lab: &Lab) -> Outcome {
         .windows(2)
         .filter(|pair| pair[0].abs_diff(pair[1]) < 100)
         .count();
-    // If the ports are independent, two successive ports differ by less than 100 in about one of
-    // eighty pairs.
+    // If the ports are independent, two successive ports differ by less than 100 once in about
+    // eighty cases.
     ensure!(
         near < 8,
         "{near} of {COUNT} ports follow the one before: {ports:?}"
