@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A socket that was found in a map is treated as held, although its reference count may already be
-//! zero. In that case the socket would be freed twice.
+//! Code assumes that it took a reference to a socket that it found in a map, although the socket's
+//! reference count may already have been zero. Then the socket would be freed twice.
 
 use crate::net::map::{Key, Map};
 use crate::net::rcu;

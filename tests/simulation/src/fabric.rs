@@ -41,14 +41,15 @@ pub struct Fabric {
     pub hosts: Vec<Host>,
     /// The other end of each host's connections, by slot.
     peers: Vec<Vec<End>>,
-    /// The links from each host to the switch, by lane and then by host.
+    /// The links from each host to the switch: first link 0 (lane 0) of each host, then link 1 of
+    /// each.
     wires: Vec<Wire>,
-    /// The ports from the switch to each host, by lane and then by host.
+    /// The ports from the switch to each host, in the order of `wires`.
     pub ports: Vec<Port>,
     /// The ports of the link between two switches: the port from the first switch to the second,
     /// and the port back.
     pub uplinks: Vec<Port>,
-    /// The lane of each host's next packet.
+    /// The lane (one of the host's links) by which each host sends its next packet.
     lanes: Vec<u32>,
     /// The packets that each host's card has collected and not yet delivered.
     collected: Vec<Vec<(End, Packet)>>,

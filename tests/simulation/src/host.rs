@@ -76,7 +76,8 @@ pub struct Endpoint {
     /// The longest time that an acknowledgement waited in the ACK queue for its turn to be sent,
     /// and the largest number of turns that other connections had during one such wait.
     pub longest_wait: (Nanos, u64),
-    /// The start of the current wait, and the host's `turns` at that time.
+    /// The time at which the current wait in the ACK queue started, and the host's `turns` at that
+    /// time.
     waits: Option<(Nanos, u64)>,
     /// Packets whose last transmission was lost.
     lost: BTreeSet<u16>,
@@ -177,7 +178,8 @@ impl Host {
         connections.map(|conn| u64::from(pick(&conn.stats))).sum()
     }
 
-    /// Returns how often the ACK queue ended a sender's turn because the sender was silent.
+    /// Returns how often the ACK queue ended a sender's turn (its permission to send) because the
+    /// sender was silent.
     pub fn overruns(&self) -> u32 {
         self.device.queue.overruns()
     }

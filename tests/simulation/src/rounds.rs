@@ -48,7 +48,7 @@ impl Default for Workload {
 /// The results of a round.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Round {
-    /// Whether the whole message of every awaited sender arrived.
+    /// Whether all messages that the round waits for arrived in full.
     pub complete: bool,
     /// Nanoseconds from the first sender's start to the arrival of the last byte.
     pub duration: Nanos,

@@ -139,9 +139,9 @@ impl Setup {
 /// The counters of the receiver and its port, summed over all connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Counts {
-    /// Packets dropped at the receiver's port.
+    /// Packets dropped at the switch's port to the receiver.
     pub drops: u64,
-    /// Packets dropped at the senders' ports.
+    /// Packets dropped at the switch's ports to the senders.
     pub back_drops: u64,
     /// Packets lost at random, in either direction.
     pub lost: u64,
@@ -259,9 +259,9 @@ impl Simulation {
         Some(self.peer(end).1 as usize)
     }
 
-    /// Returns the longest time that an acknowledgement for this sender waited for its turn. Also
-    /// returns the largest number of turns that other connections had during one of these waits.
-    /// Both values cover the time since the last call.
+    /// Returns the longest time that an acknowledgement for this sender waited in the ACK queue.
+    /// Also returns the largest number of turns that other connections had during one of these
+    /// waits. Both values cover the time since the last call.
     pub fn take_longest_wait(&mut self, sender: usize) -> (Nanos, u64) {
         std::mem::take(&mut self.endpoint(receiving(sender)).longest_wait)
     }

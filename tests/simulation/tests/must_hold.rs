@@ -77,8 +77,7 @@ fn granted_windows_saturate_links_of_any_speed() {
     }
 }
 
-/// Returns the results of streams and questions on the switch of `make incast`: 200 Mbit/s, 128
-/// KiB.
+/// Returns the results of streams and requests on the switch of `make incast`: 200 Mbit/s, 128 KiB.
 fn beside(streams: usize, size: u64, options: beside::Options) -> beside::Line {
     let common = Common {
         framing: 0,
@@ -102,8 +101,8 @@ fn short_messages_do_not_wait_behind_long_ones() {
             let line = beside(16, size, options);
             assert!(line.slowest <= slowest, "{line:?}");
             assert!(line.all >= 0.97 / 0.983, "{line:?}");
-            // While a stream waits, each other stream has at most one turn, and questions may have
-            // turns between these.
+            // While a stream waits, each other stream has at most one turn to send, and requests
+            // may have turns between these.
             assert!(line.most_turns <= 3 * 16, "{line:?}");
             assert!(line.longest_wait <= 35_000_000, "{line:?}");
         }

@@ -107,7 +107,8 @@ pub struct Line {
     pub drops: u64,
     /// Retransmitted data packets.
     pub retransmissions: u64,
-    /// How often an ACK queue ended a sender's turn because the sender was silent.
+    /// How often an ACK queue ended a sender's turn (its permission to send) because the sender was
+    /// silent.
     pub overruns: u64,
 }
 

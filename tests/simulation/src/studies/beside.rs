@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! This study measures loaded latency: the time from a short request, called a question, to its
-//! answer while streams occupy the port.
+//! This study measures loaded latency: the time from a short request (in the code, a question) to
+//! its answer while streams occupy the port.
 
 use std::ops::Range;
 
@@ -39,7 +39,7 @@ pub struct Options {
     #[arg(long, value_delimiter = ',', default_value = "100,10000", value_parser = size)]
     pub sizes: Vec<u64>,
     /// Hosts that send requests
-    // Each host asks one question after the other.
+    // Each host sends its next request after the answer to the previous one.
     #[arg(long, default_value_t = 1)]
     pub askers: usize,
     /// Number of requests of each of these hosts
@@ -114,21 +114,21 @@ impl Study for Options {
     }
 }
 
-/// The results for one number of streams and one size of questions.
+/// The results for one number of streams and one size of requests.
 #[derive(Clone, Debug, Serialize)]
 pub struct Line {
     setup: Setup,
     /// Number of streams.
     pub streams: usize,
-    /// Bytes of a question.
+    /// Bytes of a request.
     pub size: u64,
-    /// Median time from a question to its answer, nanoseconds.
+    /// Median time from a request to its answer, nanoseconds.
     pub median: Nanos,
-    /// 99th percentile of the time from a question to its answer, nanoseconds.
+    /// The 99th percentile of the time from a request to its answer, nanoseconds.
     pub slowest: Nanos,
-    /// Median time from a question to its answer without other load, nanoseconds.
+    /// Median time from a request to its answer without other load, nanoseconds.
     pub unloaded: Nanos,
-    /// Bytes that the streams delivered while questions were asked, as a share of the port's rate.
+    /// Bytes that the streams delivered during the measurement, as a share of the port's rate.
     pub bulk: f64,
     /// The slowest stream's share of the port's rate, times the number of streams. It equals `bulk`
     /// if all streams are equally fast.
@@ -139,13 +139,14 @@ pub struct Line {
     pub announced: f64,
     /// Total of the bytes received, as a share of the largest possible total.
     pub all: f64,
-    /// The longest time that a stream waited for its turn, nanoseconds.
+    /// The longest time that a stream waited for its turn to send, nanoseconds.
     pub longest_wait: Nanos,
-    /// The largest number of turns that other connections had while one stream waited for its turn.
+    /// The largest number of turns that other connections had while one stream waited for its turn
+    /// to send.
     pub most_turns: u64,
     /// The largest number of bytes in the port at any time.
     pub peak: u32,
-    /// Whether all questions were answered.
+    /// Whether all requests were answered.
     pub complete: bool,
     /// The counters.
     #[serde(flatten)]
@@ -159,16 +160,16 @@ enum Role {
     Asker(usize),
 }
 
-/// The state of an asker: a sender of questions.
+/// The state of an asker: a host that sends requests.
 #[derive(Clone, Debug, Default)]
 struct Asker {
     left: u32,
     asked: Nanos,
-    /// Total of the bytes from this asker once the receiver has the whole current question.
+    /// Total of the bytes from this asker once the receiver has the whole current request.
     until: u64,
 }
 
-/// A run for one number of streams and one size of questions.
+/// A run for one number of streams and one size of requests.
 struct Case<'a> {
     options: &'a Options,
     size: u64,
@@ -179,9 +180,9 @@ struct Case<'a> {
     /// Bytes queued by each announcer and stream.
     written: Vec<u64>,
     askers: Vec<Asker>,
-    /// Number of askers that have questions left.
+    /// Number of askers that have requests left.
     asking: usize,
-    /// The times from each question to its answer, nanoseconds.
+    /// The times from each request to its answer, nanoseconds.
     times: Vec<Nanos>,
 }
 
@@ -274,7 +275,7 @@ impl<'a> Case<'a> {
         self.simulation.send_at(now, sender, bytes);
     }
 
-    /// Schedules the next question of an asker, after a random time whose mean is the option
+    /// Schedules the next request of an asker, after a random time whose mean is the option
     /// `pause`.
     fn ask(&mut self, id: usize, now: Nanos) {
         let sender = self.streams.end + id;

@@ -41,14 +41,15 @@ pub struct Line {
     /// other senders' time, after `without` and the time of the silent senders' packets are
     /// subtracted.
     pub delay: Nanos,
-    /// How often the ACK queue took the turn from the sender that held it, in the worst run.
+    /// How often the ACK queue ended a sender's turn (its permission to send) because the sender
+    /// was silent, in the worst run.
     pub overruns: u32,
     /// The number of drops, summed over the runs.
     pub drops: u64,
     /// Whether the other senders were done in every run.
     pub complete: bool,
     /// The bound on `delay`, nanoseconds. Each silent sender may delay the others for
-    /// `ack_queue::IDLE`, after which the ACK queue ends its turn.
+    /// `ack_queue::IDLE`, after which the ACK queue lets another sender send.
     pub bound: Nanos,
 }
 
