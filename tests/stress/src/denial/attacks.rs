@@ -135,8 +135,8 @@ fn mapped_syn(lab: &Lab, from: [u8; 6], port: u16, number: u64) -> Vec<u8> {
     ethernet(lab.a.mac, from, ETH_P_ESP, &header.packet(&options))
 }
 
-/// Makes a mapped listener on host a. A connection from host b makes host a learn host b's Ethernet
-/// address.
+/// Makes a listener for mapped connections on host a. A connection from host b makes host a learn
+/// host b's Ethernet address.
 fn mapped_listener(lab: &Lab, port: u16) -> Result<Socket> {
     for (host, number) in [(&lab.a, 1), (&lab.b, 2)] {
         // Replaces the address that another attack may have set.
@@ -411,7 +411,7 @@ pub const SILENT: Attack = Attack {
     bounds: bounds(f64::MAX, 0.28, 0.0, ""),
 };
 
-/// Senders that announce again whenever host a gives up on them.
+/// Senders that announce a transmission again whenever host a gives up on them.
 pub const TEASING: Attack = Attack {
     what: "32 senders that announce again and again",
     make: |lab| {

@@ -34,9 +34,9 @@ pub struct Bounds {
     pub cost: f64,
     /// The smallest share, from 0 to 1.
     pub share: f64,
-    /// The largest amount held.
+    /// The largest amount that the host may hold or send.
     pub held: f64,
-    /// The unit of the amount held.
+    /// The unit of `held`.
     pub of: &'static str,
 }
 

@@ -14,7 +14,7 @@ use super::PORT;
 use crate::traffic::{both_ways, bulk, dialogue, set_patience, Ledger};
 use guest::prelude::*;
 
-/// The kind of a lane's sessions.
+/// The kind of a lane: a thread that runs one session after the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A connection with messages, each of which is answered before the next one is sent.
@@ -31,7 +31,7 @@ pub enum Kind {
     Datagrams,
 }
 
-/// The kinds of all lanes.
+/// The kinds of all lanes (threads of traffic).
 pub const LANES: &[Kind] = &[
     Kind::Dialogue,
     Kind::Dialogue,
@@ -89,15 +89,16 @@ pub struct Client<'a> {
     pub stop: &'a AtomicBool,
     /// The number of datagrams that were sent.
     pub sent: &'a AtomicU64,
-    /// For each lane, the time at which its connection began, in milliseconds after `started`; 0 if
-    /// the lane has none.
+    /// For each lane (thread of traffic), the time at which its connection began, in milliseconds
+    /// after `started`; 0 if the lane has none.
     pub busy: &'a [AtomicU64],
     /// The time at which the traffic started.
     pub started: Instant,
 }
 
 impl Client<'_> {
-    /// Runs lane `number` until `stop` is set, or until an error that no cut explains.
+    /// Runs lane `number` (a thread of traffic) until `stop` is set, or until an error that no cut
+    /// explains.
     pub fn run(&self, number: usize, kind: Kind) {
         if let Err(error) = self.sessions(number, kind) {
             self.ledger

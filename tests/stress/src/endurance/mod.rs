@@ -424,7 +424,8 @@ impl Watching<'_> {
         Ok(())
     }
 
-    /// Takes a sample, prints the figures once a minute, and ends the process if a lane hangs.
+    /// Takes a sample, prints the figures once a minute, and ends the process if a lane (a thread
+    /// of traffic) hangs.
     fn look(&mut self, client: &Client<'_>, books: &Books) -> Result<()> {
         self.samples.take()?;
         if self.prints && self.samples.count() % 60 == 0 {

@@ -30,7 +30,7 @@ fn many() -> u64 {
     FEWER
 }
 
-/// Number of bytes of each of the connections of [`Traffic::Many`], in each direction.
+/// Number of bytes in each direction on a connection of [`Traffic::Many`].
 const SHARE: u64 = 16 << 10;
 /// The size of a storm: the number of threads, and the number of connections that each thread
 /// makes one after the other.

@@ -239,7 +239,7 @@ fn take(port: &PacketSocket) -> Option<Vec<u8>> {
 }
 
 /// Receives frames from a port of the wire. Returns the frames of the module's protocols, except
-/// frames from the honest host. Frames for the honest host go to `theirs`.
+/// frames from the honest host. Passes frames for the honest host to `theirs`.
 pub fn listen(
     port: &PacketSocket,
     to_b: bool,

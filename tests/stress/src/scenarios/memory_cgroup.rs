@@ -114,8 +114,8 @@ struct Trial {
     what: &'static str,
     /// The number of calls.
     count: u16,
-    /// Uncharged bytes of each call. `docs/security.md` says what bounds them instead of a control
-    /// group.
+    /// Bytes of each call that the group is not charged for. `docs/security.md` says what limits
+    /// them instead.
     uncharged: i64,
     call: fn(&Lab, u16) -> Result<Kept>,
 }

@@ -121,8 +121,8 @@ fn take_all(
     }
 }
 
-/// Checks the errors when no port is free, for sockets of either protocol; `there` is a listener's
-/// address.
+/// Checks the errors of calls when no port is free. The sockets are of either protocol; `there` is
+/// a listener's address.
 fn without_ports(make: &impl Fn() -> Result<Socket>, stream: bool, there: &[u8]) -> Outcome {
     if stream {
         refused(make()?.connect_bytes(there), libc::EADDRNOTAVAIL, "connect")?;
