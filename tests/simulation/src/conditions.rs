@@ -13,7 +13,7 @@ pub const MOST_PLACES: u64 = 3;
 /// Factor by which the links of the hosts in [`Conditions::slow`] are slower than the others.
 pub const SLOW: u64 = 10;
 
-/// The deviations of a network.
+/// The deviations of a network from equally fast links around one switch.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Conditions {
     /// Share of late frames, 0 to 1. A late frame arrives after 1 to [`MOST_PLACES`] frames that
@@ -56,7 +56,7 @@ impl Default for Conditions {
 }
 
 impl Conditions {
-    /// Returns whether the network has no deviation.
+    /// Returns whether the network has none of these deviations.
     pub fn is_plain(&self) -> bool {
         *self == Self::default()
     }

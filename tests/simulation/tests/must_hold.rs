@@ -55,8 +55,8 @@ fn up_to_32_senders_saturate_a_small_port_without_a_drop_and_share_it() {
     }
 }
 
-/// The parameters are the defaults. Windows start small in the first round, but the goodput is the
-/// median of five rounds.
+/// All parameters have their defaults. In the first round windows start small, which hardly affects
+/// the goodput: it is the median of five rounds.
 #[test]
 fn granted_windows_saturate_links_of_any_speed() {
     for (gigabits, buffer, bytes) in [

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
 //! This study measures the load that announcements put on a port. An announcement is the first
-//! packet of a transmission; no receiver schedules it. The study shows drops and completion times
-//! over `initial_ack_burst_length`, the number of senders and the port's buffer.
+//! packet of a transmission; a sender sends it before the receiver permits anything. The study
+//! shows drops and completion times over `initial_ack_burst_length`, the number of senders and the
+//! port's buffer.
 
 use std::io::{self, Write};
 use std::path::Path;
