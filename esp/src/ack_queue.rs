@@ -63,18 +63,18 @@ mod next_turn;
 mod shares;
 mod slot;
 
-/// If no packet arrives at the device for this long, in nanoseconds, the next turn is given to a
-/// connection that waits.
+/// If no packet arrives at the device for this many nanoseconds, the next waiting connection gets a
+/// turn.
 ///
 /// This time must be longer than a round trip, because a sender's packets begin to arrive one round
 /// trip after its turn is given. It must also be longer than the time that a full packet takes,
 /// which is 2 ms at 6 Mbit/s.
 pub const IDLE: Nanos = 2 * MILLISECOND;
 
-/// Maximum time between two turns while an acknowledgement waits, in nanoseconds. After this time,
-/// the next turn is given even if packets of the sender that has the turn still arrive.
+/// Maximum time, in nanoseconds, between two turns while an acknowledgement waits. After this time,
+/// the next turn is given even if the current sender's packets still arrive.
 ///
-/// At 20 Mbit/s, that sender can send a burst of 21 full packets in this time.
+/// At 20 Mbit/s, a burst of 21 full packets takes less than this time.
 pub const HOLD: Nanos = 20 * MILLISECOND;
 
 /// The maximum number of consecutive turns for which a waiting class may be passed over.
@@ -84,8 +84,8 @@ pub const PASSES: u8 = 3;
 /// turn in each round.
 pub const CREDIT: u8 = 8;
 
-/// After a transmission has proved longer than its first turn, first turns are given in line. They
-/// are given concurrently again after this many transmissions have ended in their first turns.
+/// After a transmission has proved longer than its first turn, first turns are not given
+/// concurrently until this many transmissions have ended in their first turns.
 pub const IN_LINE: u8 = 8;
 
 /// Number of parts into which a turn is divided. When a transmission ends, it returns the unused
@@ -119,9 +119,9 @@ const LATE_END: Nanos = 2 * IDLE;
 pub struct List(u8);
 
 impl List {
-    /// The list of sockets with a priority that requires a privilege.
+    /// The list of sockets whose priority requires a privilege.
     const CONTROL: List = List(0);
-    /// The list of sockets with a priority.
+    /// The list of sockets with a priority that requires no privilege.
     const PREFERRED: List = List(1);
     /// The list of first turns of transmissions.
     const FIRST: List = List(2);
@@ -158,8 +158,8 @@ pub struct AckQueue {
     scheduled: u32,
     /// Number of `scheduled` connections that are in the lists.
     waiting: u32,
-    /// Number of `scheduled` connections that are in no list and do not count as active, because
-    /// their turn has expired or is concurrent.
+    /// Number of `scheduled` connections whose turn has expired or is concurrent. They are in no
+    /// list, and do not count as active.
     overdue: u32,
     /// Number of times that turns have expired; wraps.
     epoch: u32,
@@ -171,9 +171,9 @@ pub struct AckQueue {
     shares: Shares,
     /// The current round.
     round: u32,
-    /// For each class, the number of consecutive turns for which it was passed over. A first turn
-    /// that was requested before the current round began does not count as passing over a later
-    /// round.
+    /// For each class, the number of consecutive turns for which it was passed over. The lists of
+    /// later rounds are not passed over by a first turn that was requested before the current round
+    /// began.
     passed: [u8; CLASSES],
     /// Number of first turns that were requested before the current round began and have not been
     /// given yet.
@@ -190,9 +190,9 @@ pub struct AckQueue {
     /// First turns are given in line, not concurrently, until this many more transmissions have
     /// ended in their first turns.
     in_line: u8,
-    /// Number of connections that may still be taken from the backlog after the last turn.
+    /// Number of connections that may still be taken from the backlog before the next turn.
     to_move: u8,
-    /// The lowest bit selects the list of the backlog from which connections are taken.
+    /// The lowest bit selects the backlog list from which connections are taken.
     current_backlog: u8,
     /// Number of connections in each list.
     lists: [u32; LISTS],
@@ -230,12 +230,11 @@ impl Default for AckQueue {
 /// A connection's demand on the ACK queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Demand {
-    /// No demand: no transmission is announced, or its receiver is congested.
+    /// No demand: no transmission is announced, or the receiver is congested.
     Nothing,
     /// The connection has to be counted.
     Count,
-    /// The connection needs the first turn of a transmission, for the acknowledgement of its
-    /// announcement.
+    /// The connection needs a transmission's first turn, to acknowledge the announcement.
     First,
     /// The connection needs a later turn, for an acknowledgement that is due and opens the window.
     Turn,
@@ -255,9 +254,9 @@ impl Demand {
     }
 
     /// Returns whether the caller has to call [`AckQueue::schedule`]. The call is needed if the
-    /// demand is for a turn, or if the demand and `counted` differ on whether the queue counts the
-    /// connection. The call is always needed while any connection of the device waits for its turn
-    /// (`waits`), because each packet may make room in the budget.
+    /// demand is for a turn, or if the queue would start or stop counting the connection (`counted`
+    /// is set if the queue counts it now). The call is also needed while any connection of the
+    /// device waits for its turn (`waits`), because each packet may make room in the budget.
     #[inline]
     pub fn needs_schedule(self, counted: bool, waits: bool) -> bool {
         self.is_turn() || self.counts() != counted || waits
@@ -409,9 +408,8 @@ impl AckQueue {
     }
 
     /// Gives a connection a new share of [`UNSCHEDULED`], and returns the number of packets in the
-    /// share. The share is an equal part, or the rest that the other shares leave if the rest is
-    /// smaller. Unlike [`schedule`](Self::schedule), this does not tell the connection of its
-    /// share.
+    /// share. The share is an equal part, or what the other shares leave, whichever is less. Unlike
+    /// [`schedule`](Self::schedule), this does not tell the connection of its share.
     pub fn share(&mut self, slot: &mut Slot, now: Nanos) -> u16 {
         self.shares.give(&mut slot.share, now)
     }
@@ -505,8 +503,8 @@ impl AckQueue {
         }
     }
 
-    /// Moves a connection that the caller has removed from `list`, a list of the backlog, to its
-    /// next list.
+    /// Chooses a new list for a connection that the caller has removed from the backlog list
+    /// `list`. Returns the new list.
     #[inline]
     fn move_from_backlog(&mut self, slot: &mut Slot, list: List) -> List {
         self.to_move = self.to_move.saturating_sub(1);
@@ -618,16 +616,16 @@ impl AckQueue {
                 || (self.to_move > 0 && self.to_move().is_some()))
     }
 
-    /// Returns the list of the backlog whose head may get a place in a round: the current list or,
-    /// if that is empty, the list of newcomers.
+    /// Returns the backlog list whose head may get a place in a round: the current list or, if that
+    /// is empty, the list of newcomers.
     #[inline]
     fn to_move(&self) -> Option<List> {
         let lists = [self.backlog(0), self.backlog(1)];
         lists.into_iter().find(|list| !self.is_empty(*list))
     }
 
-    /// Returns a list of the backlog: the current list if `place` is 0, the list of newcomers if
-    /// `place` is 1.
+    /// Returns a backlog list: the current list if `place` is 0, the list of newcomers if `place`
+    /// is 1.
     #[inline]
     fn backlog(&self, place: u8) -> List {
         let [one, other] = List::BACKLOG;
@@ -682,7 +680,8 @@ impl AckQueue {
         })
     }
 
-    /// Returns the list of each waiting class, in order of precedence.
+    /// Returns, for each class in order of precedence, the list whose head may get the next regular
+    /// turn.
     #[inline]
     fn classes(&self) -> [Option<List>; CLASSES] {
         let waits = |list: List| (!self.is_empty(list)).then_some(list);
@@ -705,8 +704,7 @@ impl AckQueue {
         next.next().or(self.to_move()).unwrap_or(List::UNTRUSTED)
     }
 
-    /// Updates the number of times that each class was passed over, because the head of `chosen`
-    /// gets a turn.
+    /// Updates how often each class was passed over, now that the head of `chosen` gets a turn.
     #[inline]
     fn count_passes(&mut self, chosen: List) {
         let classes = self.classes();

@@ -33,7 +33,7 @@ const LEAST_COUNT: u32 = 16;
 /// trip.
 const DELAY: Nanos = 50 * MICROSECOND;
 
-/// A gap between packets that is longer than this is not counted as a part of a span.
+/// A gap between packets is not counted in a span if the gap is longer than this.
 const PAUSE: Nanos = 2 * MILLISECOND;
 
 /// The first ceiling of the budget. A port with a buffer of 128 KiB has room for this many packets
@@ -52,10 +52,10 @@ const FEWEST: u32 = 16;
 /// Upper bound of a port's buffer, bytes.
 const LARGEST: u64 = 1_200_000;
 
-/// Number of spans after a loss in which the ceiling rises slowly.
+/// After a loss, the ceiling rises slowly for this many spans.
 const LEASE: u16 = 256;
 
-/// Number of consecutive spans of full use after which the budget shrinks.
+/// The budget shrinks after this many consecutive spans in which the port was fully used.
 const FULL_SPANS: u8 = 16;
 
 /// Rates are in bytes per 2^16 ns.
@@ -94,7 +94,7 @@ pub(in super::super) struct RoundTrip {
     pub(in super::super) least: Nanos,
 }
 
-/// Measurements of a connection's packets since the queue last took the connection's measurements.
+/// A connection's measurements since the queue last took them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(in super::super) struct Samples {
     /// The packets that arrived last.
@@ -105,8 +105,8 @@ pub(in super::super) struct Samples {
     pub(in super::super) round_trip: Option<RoundTrip>,
 }
 
-/// Returns the number of bytes that `packets` packets take on the wire, with `payload` bytes of
-/// payload in total.
+/// Returns the number of bytes on the wire of `packets` packets that have `payload` payload bytes
+/// in total.
 #[inline]
 pub(in super::super) fn on_wire(packets: u16, payload: u32) -> u32 {
     let packets = u32::from(packets);
@@ -114,7 +114,7 @@ pub(in super::super) fn on_wire(packets: u16, payload: u32) -> u32 {
     frames.max(packets.saturating_mul(SHORTEST))
 }
 
-/// Returns the rate of a link with this speed, in bytes per 2^16 ns.
+/// Converts a link's speed from Mbit/s to bytes per 2^16 ns.
 pub(super) fn link_rate(megabits: u32) -> u32 {
     // 1 Mbit/s is 125 bytes a millisecond.
     rate(megabits.saturating_mul(125), MILLISECOND)
@@ -181,7 +181,7 @@ impl Default for Budget {
 }
 
 impl Budget {
-    /// Resets the budget because windows are fixed. The queue then gives one turn at a time.
+    /// Resets the budget when windows are fixed. The queue then gives one turn at a time.
     pub(super) fn end(&mut self) {
         *self = Self {
             in_flight: self.in_flight,
@@ -242,7 +242,7 @@ impl Budget {
         self.packet = self.packet.max(each);
     }
 
-    /// Counts the bytes that arrive, and the time since the last arrival, while a connection waits.
+    /// While a connection waits, counts the arriving bytes and the time since the last arrival.
     #[inline]
     fn arrive(&mut self, bytes: u32, waits: bool, now: Nanos) {
         let gap = now.saturating_sub(self.last);
@@ -303,7 +303,7 @@ impl Budget {
         self.limit = wanted.min(self.ceiling);
     }
 
-    /// Returns the time for which packets may queue in the port.
+    /// Returns the maximum time for which packets may queue in the port.
     fn most_delay(&self) -> Nanos {
         DELAY.saturating_add(self.takes(32))
     }
@@ -330,8 +330,8 @@ impl Budget {
             .unwrap_or(0)
     }
 
-    /// Lowers the ceiling after a loss, because the port, or another queue on the path, holds fewer
-    /// packets than were in flight.
+    /// Lowers the ceiling after a loss. The loss shows that a queue on the path, such as the
+    /// port's, holds fewer packets than were in flight.
     fn on_loss(&mut self) {
         if self.lease == LEASE {
             return;

@@ -25,8 +25,8 @@ pub(super) struct Host {
     key: u64,
     /// The first round in which the host has no turn.
     next: u32,
-    /// How many turns the host had in advance, each the first turn of a transmission. The unit is a
-    /// part of a turn, see [`PARTS`]. Each round in which the host has no turn repays one turn.
+    /// The first turns that the host had in advance, in parts of a turn (see [`PARTS`]). Each round
+    /// in which the host has no turn repays one turn.
     debt: u8,
     /// The host's trust. If it is below 0, the host is untrusted, and its connections wait in a
     /// separate list.
@@ -34,7 +34,7 @@ pub(super) struct Host {
 }
 
 impl Host {
-    /// Returns the number of rounds from `round` on in which the host already has a turn.
+    /// Returns in how many rounds, counted from `round`, the host already has a turn.
     #[inline]
     fn ahead(&self, round: u32) -> u32 {
         let ahead = self.next.wrapping_sub(round);
@@ -56,8 +56,8 @@ impl Host {
         self.debt.saturating_sub(missed.saturating_mul(PARTS))
     }
 
-    /// Returns whether the entry equals the entry of an unknown host. If so, a different host may
-    /// take the entry.
+    /// Returns whether a different host may take the entry, because the entry only has the values
+    /// that a new host starts with.
     #[inline]
     fn is_free(&self, round: u32) -> bool {
         self.ahead(round) == 0 && self.debt(round) == 0 && self.is_trusted()
@@ -69,9 +69,9 @@ impl Host {
         self.trust == 0
     }
 
-    /// Takes a place for a connection of the host in one of the next `most` rounds, and returns the
-    /// list in which the connection waits. Returns `None` if the host already has a place in each
-    /// of these rounds.
+    /// Reserves a place in one of the next `most` rounds for a connection of the host. Returns the
+    /// list in which the connection waits, or `None` if the host already has a place in each of
+    /// these rounds.
     #[inline]
     pub(super) fn place(&mut self, round: u32, most: u32, first: bool) -> Option<List> {
         let ahead = self.ahead(round);
@@ -102,7 +102,7 @@ impl Host {
         }
     }
 
-    /// Counts a turn in this round that was given at once, because no other connection waited.
+    /// Counts, in this round, a turn that was given at once because no other connection waited.
     #[inline]
     pub(super) fn count(&mut self, round: u32) {
         self.debt = self.debt(round);
@@ -111,7 +111,7 @@ impl Host {
         }
     }
 
-    /// Refunds the part of a turn that the host did not use. `parts` is that part in [`PARTS`].
+    /// Refunds `parts` parts of a turn ([`PARTS`]), because the host did not use them.
     #[inline]
     pub(super) fn refund(&mut self, round: u32, parts: u8) {
         self.debt = self.debt(round).saturating_sub(parts);
@@ -129,8 +129,9 @@ impl Host {
     }
 }
 
-/// A table of hosts with a fixed size. It needs no clean-up: a new host takes the entry of a host
-/// that is not ahead of others. A host without an entry is treated as one that is never ahead.
+/// A table of hosts with a fixed size. It needs no clean-up: a new host may take the entry of a
+/// trusted host that has no debt and no turns in advance. A host without an entry is treated like
+/// such a host.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Hosts([Host; HOSTS]);
 

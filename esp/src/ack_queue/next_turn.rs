@@ -59,7 +59,7 @@ impl NextTurn<'_> {
             Step::Move => return Some(queue.move_from_backlog(slot, list)),
             Step::Concurrent => {
                 // A connection with a concurrent turn does not count as active. So treat it as
-                // overdue from the start, and give it an epoch that is over.
+                // overdue from the start, and give it a past epoch.
                 epoch = epoch.wrapping_sub(1);
                 queue.overdue = queue.overdue.saturating_add(1);
                 queue.concurrent_since = Some(self.now);

@@ -22,13 +22,13 @@ pub const UNSCHEDULED: u16 = 42;
 /// connection. The peer then announces its first transmission with a [short](SHORT) packet.
 pub const CROWD: usize = 8;
 
-/// A connection without a share announces a longer transmission with a packet of this many payload
-/// bytes. Such a packet fits the shortest frame. So a port with a buffer of 128 KiB holds the
-/// announcements of 1,500 senders.
+/// Number of payload bytes of a short announcement. A connection without a share starts a longer
+/// transmission with such a packet. A short announcement fits the shortest frame. So a port with a
+/// buffer of 128 KiB holds the announcements of 1,500 senders.
 pub const SHORT: usize = 35;
 
-/// A share of [`UNSCHEDULED`] lapses once its connection has not asked for a turn for this long, or
-/// up to twice as long.
+/// The minimum time after which a share of [`UNSCHEDULED`] lapses if its connection asks for no
+/// turn. The maximum is twice this time.
 pub const LAPSE: Nanos = SECOND;
 
 /// The shares of [`UNSCHEDULED`] that have not lapsed.
@@ -47,7 +47,7 @@ pub(super) struct Shares {
 /// The shares that were given in one generation.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct Given {
-    /// Number of connections that have a share, even of 0 packets.
+    /// Number of connections that have a share, including shares of 0 packets.
     connections: u32,
     /// The sum of their shares, in packets.
     packets: u16,
@@ -63,7 +63,7 @@ pub(super) struct Share {
 }
 
 impl Shares {
-    /// Gives a connection a new share: an equal part, or what the other shares leave if that is
+    /// Gives a connection a new share: an equal part, or what the other shares leave, whichever is
     /// less.
     pub(super) fn give(&mut self, share: &mut Option<Share>, now: Nanos) -> u16 {
         self.forget(now);

@@ -14,7 +14,7 @@ pub struct Slot {
     /// A number that identifies the peer's host.
     pub(super) host: u64,
     pub(super) priority: u32,
-    /// Number of packets that the budget counted as in flight in the epoch `counted`.
+    /// Number of packets in flight that the budget counted in the epoch `counted`.
     pub(super) in_flight: u16,
     pub(super) counted: u32,
     /// The window that the next turn opens, in packets.
