@@ -40,8 +40,8 @@ impl Bits {
         }))
     }
 
-    /// Returns the set of `count` consecutive numbers from `first` on, without the numbers that are
-    /// not below [`MOST`].
+    /// Returns the set of `count` consecutive numbers from `first` on. Numbers from [`MOST`] on are
+    /// left out.
     pub(super) fn run(first: u16, count: u16) -> Self {
         Self::below(first.saturating_add(count)).without(Self::below(first))
     }

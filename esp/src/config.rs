@@ -23,14 +23,14 @@ pub struct Config {
     pub initial_ack_burst_length: u16,
     /// The number of received packets that make an acknowledgement due: 1 up to `burst_length`.
     pub packets_to_ack: u16,
-    /// The minimum time, in microseconds, after which a receiver probes for missing packets.
+    /// A receiver waits at least this many microseconds before it probes for missing packets.
     pub round_trip_time: u32,
     /// The minimum retransmission timeout, in microseconds.
     pub retransmission_time_min: u32,
     /// The time, in milliseconds, for which a peer may be silent while it owes an answer.
     pub user_timeout: u32,
-    /// Whether the caller keeps packets behind a hole, and supports requests that name packets: see
-    /// [`Outcome::keep`](super::Outcome::keep).
+    /// Whether the caller keeps packets that arrive out of order, and supports requests that name
+    /// packets: see [`Outcome::keep`](super::Outcome::keep).
     pub selective: bool,
 }
 
@@ -42,9 +42,9 @@ impl Default for Config {
             initial_ack_burst_length: 1,
             packets_to_ack: 10,
             round_trip_time: 200,
-            // This minimum covers several delayed acknowledgements. It also covers the time that a
-            // port needs to send a full buffer of 128 KiB at 100 Mbit/s, because a packet in this
-            // buffer is not lost.
+            // This minimum covers several delayed acknowledgements. A packet in a port's buffer is
+            // not lost, so the minimum also covers the time in which a port sends a full buffer of
+            // 128 KiB at 100 Mbit/s.
             retransmission_time_min: 10_000,
             user_timeout: 15_000,
             selective: false,

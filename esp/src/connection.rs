@@ -21,9 +21,9 @@
 //!   in two cases. In the first case, only our FIN is unacknowledged. In the second case, the
 //!   sender of the RST no longer knows the connection ([`reset_for`](super::reset_for)), but may
 //!   have received everything before it forgot the connection. This is possible if we have
-//!   retransmitted or probed since our FIN was first sent, or if the RST answers the FIN (which may
-//!   have been duplicated) and no earlier packet. A host without our data would have answered the
-//!   data instead.
+//!   retransmitted or probed since our FIN was first sent. It is also possible if the RST answers
+//!   the FIN, which may have been duplicated, and no earlier packet: a host without our data would
+//!   have answered the data instead.
 //! * A packet whose acknowledgement number is out of bounds is dropped with its data. If such a
 //!   packet arrives instead of the answer to our SYN, it belongs to a connection that our side has
 //!   forgotten. As in TCP (RFC 9293, 3.10.7.3), it is then answered with RST.
@@ -245,9 +245,9 @@ impl Connection {
         outcome.deliver = false;
     }
 
-    /// Creates a connection of a listener that kept no state of the SYN (see
-    /// [`cookie`](super::cookie)), once a packet has answered the listener's SYN|ACK. `syn` stands
-    /// for that SYN. After this call, pass in the packet that answered the SYN|ACK.
+    /// Creates the connection of a client whose packet has answered a listener's SYN|ACK, although
+    /// the listener kept no state of the SYN (see [`cookie`](super::cookie)). `syn` stands for that
+    /// SYN. After this call, pass in the packet.
     #[inline(never)]
     pub fn accept_forgotten(
         local_port: u16,
@@ -286,8 +286,7 @@ impl Connection {
         &self.config
     }
 
-    /// Changes the parameters. If `config` has a larger window than the handshake advertised, the
-    /// advertised one is used.
+    /// Changes the parameters. Limits `burst_length` to the window that the handshake advertised.
     pub fn set_config(&mut self, config: Config) {
         self.config = config.with_window_up_to(self.advertised_window);
         if self.user_timeout != 0 {
@@ -336,8 +335,8 @@ impl Connection {
         }
     }
 
-    /// Notes that data packets were appended to the write queue, at most
-    /// [`free_numbers`](Self::free_numbers). They take the next numbers.
+    /// Notes that `packets` data packets, at most [`free_numbers`](Self::free_numbers), were
+    /// appended to the write queue. They take the next numbers.
     #[inline]
     pub fn enqueue(&mut self, packets: u16) {
         self.sender.enqueue(packets.min(self.free_numbers()));
@@ -452,7 +451,8 @@ impl Connection {
         self.sender.una()
     }
 
-    /// Returns the number of queued data packets that are not acknowledged, sent or not.
+    /// Returns the number of unacknowledged data packets in the write queue, whether they were sent
+    /// or not.
     #[inline]
     pub fn unacked(&self) -> u16 {
         self.sender.queued()

@@ -22,15 +22,15 @@ use super::seq::Seq;
 use super::timers::Nanos;
 use super::wire::{flags, Header};
 
-/// A cookie stays the same for 2 to this power nanoseconds: 69 s.
+/// An epoch lasts for 2 to this power nanoseconds: 69 s. The epoch is part of a cookie's hash.
 const EPOCH: u32 = 36;
 
 /// If at most this many packets after a cookie are lost, the next packet is still recognised.
 const MOST_BEHIND: u16 = 32;
 
-/// Number of first numbers in a block. The numbers of a block are consecutive and share a hash. The
-/// first numbers that are tried for a packet are in at most two blocks and in two epochs, so a
-/// forged packet costs four hashes.
+/// Number of initial sequence numbers (ISNs) in a block. The ISNs of a block are consecutive and
+/// share a hash. The ISNs that are tried for a packet are in at most two blocks and in two epochs,
+/// so a forged packet costs four hashes.
 const BLOCK: u16 = 32;
 
 /// Number of entries in the caller's table of [marks](Client::mark). If a thousand connections per
@@ -45,13 +45,13 @@ const MARK: u64 = 1 << 62;
 /// The position of a packet after a cookie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// The first packet, with a header that stands for the client's SYN.
+    /// The first packet. The header stands for the client's SYN.
     First(Header),
-    /// A later packet, of a client whose first packets have not arrived.
+    /// A later packet. The client's first packets have not arrived.
     Later,
 }
 
-/// The maximum age, in nanoseconds, of a cookie whose answer is accepted.
+/// The answer to a cookie is accepted until the cookie has this age, in nanoseconds.
 pub const LIFE: Nanos = 2 << EPOCH;
 
 /// The largest window, in packets, of a client that gets a cookie.
@@ -65,7 +65,7 @@ pub fn suits(options: &Options) -> bool {
         && window.is_some_and(|window| window <= MOST_WINDOW)
 }
 
-/// The client that sent a packet, without its port.
+/// The host of a client, as the listener sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Client {
     /// The client's Ethernet address, 48 bits.
@@ -93,7 +93,7 @@ impl Client {
         one_of(self.block(syn, syn.seq, epoch, hash), syn.seq)
     }
 
-    /// Returns the hash that all first numbers in the block of `isn` share.
+    /// Returns the hash that all ISNs in the block of `isn` share.
     fn block(&self, packet: &Header, isn: Seq, epoch: u64, hash: &impl Fn([u64; 3]) -> u64) -> u64 {
         let [client, here] = self.ends(packet, isn.0 / BLOCK);
         hash([client, here, epoch])
@@ -165,8 +165,8 @@ impl Client {
     }
 }
 
-/// Returns the cookie for the first number `isn`. `hash` is the hash of the block of `isn`. Each
-/// number of a block selects different bits of the hash.
+/// Returns the cookie for the client's ISN `isn`. `hash` is the hash of the block of `isn`. Each
+/// ISN of a block selects different bits of the hash.
 fn one_of(hash: u64, isn: Seq) -> Seq {
     let factor = u64::from(isn.0 % BLOCK) * 2 + 1;
     Seq((hash.wrapping_mul(factor) >> 48) as u16)

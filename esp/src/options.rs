@@ -36,7 +36,7 @@ use super::records::LEAST_RECORD;
 /// Number of bytes of the options that [`Options::emit`] returns.
 pub const OPTIONS_LEN: usize = 20;
 
-/// Maximum bytes of options that are read, including skipped ones.
+/// At most this many bytes of options are read, including skipped ones.
 pub const OPTIONS_MAX: usize = 64;
 
 /// The types of options.
@@ -72,8 +72,8 @@ pub const NONCE_LEN: usize = 6;
 /// Number of bytes of the option that [`Mapped::emit`] returns.
 pub const MAPPED_LEN: usize = 38;
 
-/// An end of a mapped connection as the program sees it: an IPv6 address, or an IPv4 address in the
-/// form `::ffff:a.b.c.d`, and a port.
+/// An end of a mapped connection, as the program sees it: a port and an IPv6 address. An IPv4
+/// address has the form `::ffff:a.b.c.d`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct InternetEnd {
     /// The address.
@@ -139,12 +139,12 @@ impl Mapped {
 /// this version too.
 pub const VERSION: u8 = 1;
 
-/// Payload, in bytes, of a packet that every Ethernet device can carry, because every MTU is at
-/// least 68 bytes (`ETH_MIN_MTU`). Smaller values in an option are raised to this.
+/// Number of payload bytes that every Ethernet device can carry in a packet. Every MTU is at least
+/// 68 bytes (`ETH_MIN_MTU`). Smaller values in an option are raised to this.
 const LEAST_PAYLOAD: u16 = 57;
 
-/// Payload, in bytes, of a packet for a peer whose SYN was not kept. Such a packet fits an MTU of
-/// 1500 bytes, which every host of the segment is supposed to have.
+/// Number of payload bytes in a packet for a peer whose SYN was not kept. Such a packet fits an MTU
+/// of 1500 bytes, which every host of the segment is supposed to have.
 pub const COMMON_PAYLOAD: u16 = 1489;
 
 /// The parameters of a sender's window, as in [`Config`].
@@ -159,7 +159,7 @@ pub struct Window {
 /// The options of a SYN or SYN|ACK.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Options {
-    /// The maximum payload of one packet that the sender accepts, bytes.
+    /// The maximum payload, in bytes, that the sender accepts in one packet.
     pub largest_payload: Option<u16>,
     /// The sender's window.
     pub window: Option<Window>,
@@ -187,7 +187,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// Returns the options that are assumed of a peer whose SYN was not kept.
+    /// Returns the options that are assumed for a peer whose SYN was not kept.
     pub fn forgotten() -> Self {
         Self {
             largest_payload: Some(COMMON_PAYLOAD),
@@ -204,7 +204,7 @@ impl Options {
         }
     }
 
-    /// Returns the option of a connection with records of at most `largest` bytes.
+    /// Returns the option with which a host accepts records of at most `largest` bytes.
     pub fn emit_records(largest: u32) -> [u8; RECORDS_LEN] {
         let [r0, r1, r2, r3] = largest.to_be_bytes();
         [kind::RECORDS, 4, r0, r1, r2, r3]
@@ -247,7 +247,8 @@ impl Options {
         ]
     }
 
-    /// Returns the options for a host to whose device many connections send.
+    /// Adds the capability `CROWDED` to `options`, because many connections send to this host's
+    /// device.
     pub fn crowded(mut options: [u8; OPTIONS_LEN]) -> [u8; OPTIONS_LEN] {
         let [.., bits] = &mut options;
         *bits |= CROWDED;

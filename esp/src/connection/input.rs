@@ -72,7 +72,7 @@ impl Connection {
         self.receiver.set_kept(bytes);
     }
 
-    /// Returns whether the caller keeps packets that arrive behind a hole.
+    /// Returns whether the caller keeps packets that arrive out of order.
     #[inline]
     pub fn keeps(&self) -> bool {
         self.receiver.keeps()
@@ -90,8 +90,8 @@ impl Connection {
         !seq.after(self.receiver.expected())
     }
 
-    /// Processes the first kept packets, which are [reached](Self::reaches), like
-    /// [`on_packets`](Self::on_packets). Drops them if other packets with these numbers have been
+    /// Processes the first run of kept packets, which is [reached](Self::reaches), like
+    /// [`on_packets`](Self::on_packets). Drops the run if packets with its numbers were already
     /// taken.
     #[cold]
     pub fn on_kept(&mut self, header: &Header, count: u16, room: Room, now: Nanos) -> Outcome {

@@ -14,8 +14,8 @@ impl Connection {
         self.masks.use_nonce(nonce);
     }
 
-    /// Returns the nonce option of a SYN or SYN|ACK that is sent now. A SYN|ACK has this option if
-    /// the SYN had it.
+    /// Returns the nonce to send in a SYN or SYN|ACK; `None` if the packet has no nonce option. A
+    /// SYN|ACK has this option if the SYN had it.
     pub fn nonce(&self) -> Option<u32> {
         let tells = self.state == State::SynSent || self.masks.are_enabled();
         self.masks.own().filter(|_| tells)
@@ -52,9 +52,9 @@ impl Connection {
         mask == expected || self.takes_other_mask(header, mask)
     }
 
-    /// Returns whether we sent a packet with this `mask` that the RST `header` may answer. A RST
-    /// may answer a SYN, an empty packet with the number that the RST acknowledges, or a packet
-    /// that takes the preceding number.
+    /// Returns whether we sent a packet with this `mask` that the RST `header` may answer. This
+    /// packet is a SYN, an empty packet whose number the RST acknowledges, or a packet that uses
+    /// the number before that.
     #[cold]
     fn was_sent_with(&self, header: &Header, mask: u32) -> bool {
         let sent = |seq| {

@@ -112,8 +112,8 @@ impl Connection {
     fn probe(&mut self, now: Nanos) -> Transmit {
         self.sender.note_repeat();
         self.receiver.on_probe_sent(now);
-        // The peer has received the packet before the first unacknowledged one. So a probe with the
-        // number of that packet looks like a duplicate, and the peer answers it.
+        // A probe repeats the number before `una`. The peer has received that number, so it takes
+        // the probe for a duplicate and answers it.
         let header = self.header(self.sender.una().sub(1), flags::ACK);
         self.on_ack_sent(AckKind::Carried, now);
         Transmit::Probe(header)

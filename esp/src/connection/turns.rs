@@ -31,7 +31,7 @@ impl Connection {
         self.receiver.is_long()
     }
 
-    /// Returns how much of its last window the ended transmission did not use, in
+    /// Returns the unused part of the ended transmission's last window, in
     /// [`PARTS`](super::super::ack_queue::PARTS).
     #[inline]
     pub(in super::super) fn unused(&self) -> u8 {
@@ -84,7 +84,7 @@ impl Connection {
         self.config.is_adaptive()
     }
 
-    /// Notes that `count` packets with this header arrived while a connection waited for its turn
+    /// Notes that `count` packets with this header arrived while any connection waited for its turn
     /// in the ACK queue. Call this after the packets were processed, and before the connection is
     /// scheduled.
     pub fn note_arrived(&mut self, header: &Header, count: u16, now: Nanos) {
