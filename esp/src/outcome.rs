@@ -56,11 +56,11 @@ impl Room {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[must_use]
 pub struct Outcome {
-    /// The caller must queue the payload of the `taken` packets that follow the first `skip`
-    /// packets of the run, because this payload is next in the stream. In a connection with
-    /// records, call [`take_part`](super::Connection::take_part) first.
+    /// The caller must queue the payload of the `taken` packets after the first `skip` packets of
+    /// the run: this payload is next in the stream. In a connection with records, call
+    /// [`take_part`](super::Connection::take_part) first.
     pub deliver: bool,
-    /// Number of packets at the front of a run that were received before.
+    /// This many packets at the front of the run were received before.
     pub skip: u16,
     /// Number of packets whose payload is next in the stream.
     pub taken: u16,
@@ -85,7 +85,7 @@ pub struct Outcome {
     pub established: bool,
     /// Whether the peer's stream has just ended.
     pub fin: bool,
-    /// The reason, if the connection has just failed.
+    /// Why the connection has just failed; `None` if it has not.
     pub failed: Option<Failure>,
     /// Whether the connection is over. The connection receives nothing more, and sends only the
     /// packets that [`poll_transmit`](super::Connection::poll_transmit) still returns.
@@ -93,8 +93,8 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Returns whether the packet's numbers show that it belongs to an open connection, because the
-    /// packet was taken now or before.
+    /// Returns whether the packet's numbers show that it belongs to an open connection. They do so
+    /// if the packet is taken now or was taken before.
     pub fn is_of_open_connection(&self) -> bool {
         self.failed.is_none()
             && !self.closed
@@ -150,7 +150,7 @@ pub enum Transmit {
         /// Whether the packet, a SYN or a FIN, was sent before.
         resend: bool,
     },
-    /// A packet without payload that asks the peer for an answer.
+    /// An empty packet that asks the peer for an answer.
     Probe(Header),
     /// A request whose payload is the first [`Header::len`] bytes of
     /// [`Connection::named`](super::Connection::named).

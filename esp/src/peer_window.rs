@@ -18,10 +18,10 @@ use super::options::Window;
 /// After these windows, one more stop at the same distance proves the window again.
 const LEASE: u16 = 256;
 
-/// Upper bound of the number of packets after which an acknowledgement is due in a granted window.
-/// At 100 Gbit/s, 150 packets are in flight while an acknowledgement travels, and the largest
-/// window is 255. So an acknowledgement that is sent after 96 packets arrives after 246 packets,
-/// before the sender has used up this window.
+/// In a granted window, an acknowledgement is due after at most this many packets. At 100 Gbit/s,
+/// 150 packets are in flight while an acknowledgement travels, and the largest window is 255. So an
+/// acknowledgement that is sent after 96 packets arrives after 246 packets, before the sender has
+/// used up this window.
 const MOST_TO_ACK: u16 = 96;
 
 /// The sender's window as far as it is known. Distances are in packets from the last advertised
@@ -64,7 +64,7 @@ impl PeerWindow {
         (self.span > 0).then_some(self.span)
     }
 
-    /// Sets the window that is granted by the acknowledgement that is sent now.
+    /// Sets the window that the acknowledgement being sent grants.
     #[inline]
     pub(super) fn grant(&mut self, window: Window) {
         self.advertised = Some(window);
@@ -72,9 +72,9 @@ impl PeerWindow {
         self.widen_span(window.burst_length);
     }
 
-    /// Ends grants, because the acknowledgement that is sent now grants the sender the sender's own
-    /// parameters. If packets of a larger window arrive later, they raise `advertised`. The next
-    /// call of this function then resets `advertised` to `own`.
+    /// Ends grants: the acknowledgement being sent tells the sender to use its own parameters
+    /// again. If packets of a larger window arrive later, they raise `advertised`. The next call of
+    /// this function then resets `advertised` to `own`.
     pub(super) fn end_grants(&mut self, own: Window) {
         if self.granted {
             *self = Self {

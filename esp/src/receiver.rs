@@ -31,8 +31,8 @@
 //!   than any window reaches. A number beyond that distance could not be told from an earlier one.
 //! * A request for a hole is withheld and waits for its turn like any acknowledgement, since the
 //!   request's acknowledgement number opens a window.
-//! * An empty packet carries the number of the next packet that takes a number. If this number
-//!   reveals a new hole, the receiver also requests the packets in that hole.
+//! * An empty packet takes no number. It carries the number that the sender will use next. If this
+//!   number reveals a new hole, the receiver also requests the packets in that hole.
 
 use super::ack_queue::Samples;
 use super::config::{Config, LARGEST_WINDOW};
@@ -73,7 +73,7 @@ enum Request {
     Not,
     /// A request for missing packets is due, because a later one has arrived.
     Hole,
-    /// A request for a packet that a probe has shown to be lost is due. The request needs no turn,
+    /// A request is due for a packet that a probe has shown to be lost. The request needs no turn,
     /// because the packet's sender still has its turn.
     Probed,
     /// No request is due, but the answer to a skip is.
@@ -150,7 +150,7 @@ pub(super) struct Receiver {
     wrapped: Wrapped,
     /// The last acknowledgement number that was sent and opened a window.
     last_advertised: Seq,
-    /// The number after the last one that any advertised window allows.
+    /// The number after the last number that any advertised window allows.
     allowed: Seq,
     /// The number after the highest number that the sender is known to have used.
     seen: Seq,
@@ -434,7 +434,8 @@ impl Receiver {
         if self.has_hole() {
             self.close_hole(packets, now);
         } else if self.turn != Turn::Waiting || !self.expected.before(self.seen) {
-            // A request that waits for its turn stays due, and will ask for the rest of the hole.
+            // Cancel the request, unless it waits for its turn: then it will ask for the rest of
+            // the hole.
             self.request = Request::Not;
         }
         self.dropped_for_room = false;

@@ -87,7 +87,7 @@ impl Receiver {
         }
     }
 
-    /// Returns the acknowledgement number of a packet of this kind that is sent now.
+    /// Returns the acknowledgement number that a packet of this kind carries if it is sent now.
     #[inline]
     pub(in super::super) fn ack_number(&self, kind: AckKind) -> Seq {
         if kind == AckKind::Carried && !self.is_open() {

@@ -47,7 +47,7 @@ const STORED: u16 = 2;
 /// Minimum number of packets that must arrive after the first ones to show a rate.
 const LEAST_TRAIN: u16 = 4;
 
-/// Number of packets over which the time from one packet to the next is measured.
+/// The time from one packet to the next is measured over this many packets.
 const PACE_PACKETS: u16 = 16;
 
 /// After a window that was too large for the path, this many windows stay smaller. Then larger
@@ -57,7 +57,7 @@ const LEASE: u32 = 256;
 /// The minimum window, in packets, once losses have shown that the path is shared.
 const LEAST: u16 = 2;
 
-/// Number of consecutive turns that show that the path is shared.
+/// After this many consecutive turns that indicate a shared path, the path counts as shared.
 const SHARED_PROOF: u8 = 8;
 
 /// Number of turns for which missing packets are remembered.
@@ -67,7 +67,8 @@ const LOSS_MEMORY: u8 = 32;
 /// packet.
 const PATIENCE: u16 = 8;
 
-/// The minimum window: the configured window, unless the configured one has proved too large.
+/// The minimum window: the configured window, or a smaller one once the configured window has
+/// proved too large.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 struct Floor {
     /// The number of packets by which the minimum is smaller than the configured window.
@@ -153,8 +154,8 @@ impl Train {
     }
 }
 
-/// A measurement of the pace, the time from one packet to the next, over [`PACE_PACKETS`] packets
-/// after the first one.
+/// A measurement of the pace (the time from one packet to the next). It covers [`PACE_PACKETS`]
+/// packets after the first one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 struct PaceSample {
     /// The time when the first packet arrived.
@@ -294,9 +295,8 @@ impl Grants {
         self.near
     }
 
-    /// Limits the next windows after packets were lost, because a queue on the path, such as a
-    /// device's ring, may be smaller than the window. Sender and receiver keep the present window
-    /// until the next grant.
+    /// Limits the next windows after a loss: a queue on the path, such as a device's ring, may be
+    /// smaller than the window. Sender and receiver keep the present window until the next grant.
     pub(super) fn on_loss(&mut self, config: &Config) {
         let window = self.window(config);
         if self.shared {
@@ -346,7 +346,7 @@ impl Grants {
         }
     }
 
-    /// Begins a measurement of the pace, or ends it with its last packets.
+    /// Begins a measurement of the pace, or ends the measurement when its last packets arrive.
     #[inline(never)]
     fn end_pace_sample(&mut self, packets: u16, payload: u16, now: Nanos) {
         let sample = self.pace_sample;
@@ -382,9 +382,8 @@ impl Grants {
         }));
     }
 
-    /// Returns the grant of an acknowledgement that is sent now, in the form for the wire and as
-    /// parameters. If the receiver's parameters are fixed, the grant has the sender's own
-    /// parameters.
+    /// Returns the grant of the acknowledgement being sent, in wire format and as parameters. If
+    /// the receiver's parameters are fixed, the grant has the sender's own parameters.
     #[inline]
     pub(super) fn grant(&mut self, config: &Config) -> Option<(Grant, Window)> {
         let own = self.own?;
@@ -421,7 +420,7 @@ impl Grants {
         self.repeats.then_some((grant, window))
     }
 
-    /// Adapts the window to the measurements of the last turn, when the next turn comes. `alone` is
+    /// When a turn comes, adapts the window to the measurements of the previous turn. `alone` is
     /// set if no other connection wanted a turn. If the packets were `unscheduled`, they show no
     /// rate, because packets of other connections arrived between them.
     #[inline]
@@ -461,7 +460,7 @@ impl Grants {
             }
         }
         // The packets of one [`SPAN`] suffice for a short path. On a long path, the time from a
-        // turn to its first packet decides. There the rate may be low only because the windows are
+        // turn to its first packet decides. There, a low rate may merely show that the windows are
         // too small.
         let by_time = by_time.filter(|_| self.shared || self.delay_based.is_long());
         let wanted = match by_rate {
@@ -501,15 +500,15 @@ impl Grants {
             .is_some_and(|own| elapsed > own)
     }
 
-    /// Returns twice the time that this number of packets takes at the shortest recent time between
-    /// two packets; `None` if that time is unknown.
+    /// Returns twice the time that `packets` packets take at the `pace`, the shortest recent time
+    /// between two packets; `None` if the pace is unknown.
     fn twice_the_time(&self, packets: u16) -> Option<Nanos> {
         let own = |pace| Nanos::from(packets).saturating_mul(pace);
         self.pace.map(|pace| own(pace).saturating_mul(2))
     }
 
-    /// Returns the number of packets of a window that make an acknowledgement due: at least
-    /// `least`, unless even the largest window is too small.
+    /// Returns how many packets of a window make an acknowledgement due: at least `least`, unless
+    /// even the largest window is too small.
     #[inline]
     pub(super) fn packets_to_ack(&self, window: u16, least: u16) -> u16 {
         if self.delay_based.pressed {
@@ -519,8 +518,8 @@ impl Grants {
             .map_or(least, |packets| least.max(window.saturating_sub(packets)))
     }
 
-    /// Returns the window for the packets that arrive in [`SPAN`] at the rate of this train; `None`
-    /// if the train does not show a rate.
+    /// Returns a window of the packets that arrive in [`SPAN`] at the rate of this train; `None` if
+    /// the train does not show a rate.
     fn by_rate(&mut self, train: Train, senders: u16, window: u16) -> Option<u16> {
         let elapsed = train.last.saturating_sub(train.first);
         if elapsed == 0 {

@@ -43,7 +43,7 @@ impl Receiver {
         self.wrapped.count_at(self.expected, seq)
     }
 
-    /// Notes an upper bound of the window of a peer that has not advertised its window.
+    /// Notes that a peer that has not advertised its window uses at most `window`.
     pub(in super::super) fn widen_span(&mut self, window: u16) {
         self.peer.widen_span(window);
     }

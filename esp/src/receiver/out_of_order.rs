@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Out-of-order packets. They are kept behind a hole if both ends support [requests that name
+//! Handles out-of-order packets. Packets that arrive after a *hole*, a run of missing packets, are
+//! kept if both ends support [requests that name
 //! packets](super::super::wire::Header::names_missing). The caller stores the packets. This file
 //! records the kept and the missing packets, and decides when to request the missing ones.
 //!
@@ -32,8 +33,8 @@ use super::super::timers::{earlier, from_micros, is_due, Nanos, MICROSECOND, REQ
 use super::super::wire::Header;
 use super::{Receiver, Request, Taken};
 
-/// Number of later packets that show that a packet is lost. Fewer packets may merely have overtaken
-/// it.
+/// Once this many later packets have arrived, a missing packet counts as lost. Fewer packets may
+/// merely have overtaken it.
 const REORDERING: u16 = 4;
 
 /// Maximum number of steps by which spurious requests lengthen the wait.
@@ -49,20 +50,20 @@ const MAX_UNANSWERED: u8 = 12;
 /// If more than one packet in this many is lost, the window counts as too large.
 const MAX_LOSS_SHARE: u16 = 8;
 
-/// The packets behind the expected packet, in sets. A packet's number in a set is its distance from
-/// the expected packet.
+/// The state of the packets after the expected packet. A packet's number in a set is its distance
+/// from the expected packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct OutOfOrder {
     /// Whether both ends support requests that name packets.
     enabled: bool,
     /// Whether the caller is delivering a kept packet.
     delivering: bool,
-    /// Whether a retransmission has filled the hole, and the packets kept behind it are being
+    /// Whether a retransmission has filled the hole, and the packets kept after the hole are being
     /// delivered.
     hole_filled: bool,
-    /// Whether any packet behind the expected one was seen. The fast path reads no other field.
+    /// Whether any packet after the expected packet was seen. The fast path reads no other field.
     active: bool,
-    /// Packets that the caller keeps. The expected one is among them until it is delivered.
+    /// Packets that the caller keeps. The expected packet is among them until it is delivered.
     kept: Bits,
     /// Number of bytes that the kept packets take in the receive buffer.
     cost: u32,
@@ -96,7 +97,7 @@ pub(super) struct OutOfOrder {
     real_losses: u8,
     /// The first number of the window in which losses are counted.
     loss_window: Seq,
-    /// Number of packets lost in that window.
+    /// Number of packets lost in the window that begins at `loss_window`.
     lost_in_window: u16,
 }
 
@@ -181,8 +182,8 @@ impl OutOfOrder {
 }
 
 impl Receiver {
-    /// Notes that both ends support requests with named packets, so the caller keeps packets behind
-    /// a hole.
+    /// Notes that both ends support requests that name packets. From now on, the caller keeps
+    /// packets that arrive out of order.
     pub(in super::super) fn enable_selective(&mut self) {
         self.out_of_order.enabled = true;
     }
@@ -274,9 +275,9 @@ impl Receiver {
         self.out_of_order.active
     }
 
-    /// Returns whether a retransmission has filled a hole and all packets behind it were delivered,
-    /// and clears `hole_filled` in that case. The sender's window was shut for a round trip, so the
-    /// acknowledgement does not wait for more packets.
+    /// Returns whether a retransmission has filled a hole and all packets after the hole were
+    /// delivered, and clears `hole_filled` in that case. The sender's window was shut for a round
+    /// trip, so the acknowledgement does not wait for more packets.
     #[inline]
     pub(super) fn take_hole_filled(&mut self) -> bool {
         self.out_of_order.active && self.clear_hole_filled()
@@ -291,13 +292,12 @@ impl Receiver {
         filled
     }
 
-    /// Returns the distance from the expected number to the number after the highest one that the
-    /// sender is known to have used.
+    /// Returns how far `seen` is ahead of the expected number, at most [`MOST`].
     fn known(&self) -> u16 {
         self.expected.distance(self.seen).min(MOST)
     }
 
-    /// Keeps `count` packets with `header`, which are behind a hole.
+    /// Keeps `count` packets with `header`, because earlier packets are missing.
     #[cold]
     #[inline(never)]
     pub(super) fn keep(
@@ -325,8 +325,8 @@ impl Receiver {
             return Err(DropReason::OutOfSequence);
         }
         if self.out_of_order.awaited.is_empty() {
-            // End the measurement of a round trip, because the packet that it waits for may be
-            // behind the hole.
+            // End the round-trip measurement, because the packet that it waits for may be after the
+            // hole.
             self.timed = None;
         }
         if self.out_of_order.on_arrival(run, now) {
@@ -406,8 +406,8 @@ impl Receiver {
         }
     }
 
-    /// Chooses the packets for a request that is sent now. Returns how many of the chosen packets
-    /// are newly lost; `None` if no packet is to be requested.
+    /// Chooses the packets for the request being sent. Returns how many of the chosen packets are
+    /// newly lost; `None` if no packet is to be requested.
     #[cold]
     pub(in super::super) fn name_lost(
         &mut self,
@@ -467,14 +467,14 @@ impl Receiver {
         (self.out_of_order.last_named.emit(), len)
     }
 
-    /// Returns whether the request that is sent now asks for the expected packet.
+    /// Returns whether the request being sent asks for the expected packet.
     pub(super) fn names_expected(&self) -> bool {
         !self.out_of_order.active
             || self.out_of_order.lost_below == 0
             || self.out_of_order.last_named.has(0)
     }
 
-    /// Returns the time at which missing packets become lost, or lost again.
+    /// Returns the time at which missing packets count as lost, or as lost again.
     #[inline]
     pub(super) fn hole_timer(&self, config: &Config, rtt: &Rtt) -> Option<Nanos> {
         if self.out_of_order.active {
@@ -493,7 +493,7 @@ impl Receiver {
         )
     }
 
-    /// Returns the time from which on the packets that may still be late count as lost.
+    /// Returns when the packets that may still be late will count as lost.
     fn late_until(&self, config: &Config, rtt: &Rtt) -> Option<Nanos> {
         let late = !self.out_of_order.late().is_empty();
         let quarter = (self.round_trip(config, rtt).0 / 4).max(MICROSECOND);
@@ -512,8 +512,7 @@ impl Receiver {
         awaited.then(|| self.out_of_order.last_request.saturating_add(patience))
     }
 
-    /// Returns two times from a request to the requested packet: the usual time, and the longest
-    /// time.
+    /// Returns the usual and the longest time from a request to the requested packet.
     fn round_trip(&self, config: &Config, rtt: &Rtt) -> (Nanos, Nanos) {
         // The time from an acknowledgement to the packet that it allowed (`turnaround`) may include
         // the time that the sender takes to send all packets of its window. So `turnaround` is the

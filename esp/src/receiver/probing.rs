@@ -40,14 +40,15 @@ pub(super) struct Timed {
     /// The time at which the last probe was sent, if this probe rather than the acknowledgement may
     /// have allowed the packet; otherwise equal to `sent_at`.
     pub(super) probed: Nanos,
-    /// The window before the packet, or 0 if other connections waited for turns.
+    /// The window before the turn in which the acknowledgement was sent, or 0 if other connections
+    /// waited for turns.
     pub(super) window: u16,
 }
 
 /// A probe that has opened the window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct OpeningProbe {
-    /// The distance from the last advertised number at which the sender had stopped.
+    /// The sender had stopped at this distance from the last advertised number.
     distance: u16,
     /// The time at which the last probe was sent.
     sent_at: Nanos,
@@ -151,7 +152,7 @@ impl Receiver {
         self.probing = Some(probing);
     }
 
-    /// Starts a round-trip measurement with an acknowledgement that is sent now.
+    /// Starts a round-trip measurement when an acknowledgement of this kind is sent.
     #[inline]
     pub(super) fn time(&mut self, kind: AckKind, config: &Config, now: Nanos) {
         if kind == AckKind::Request && self.names_expected() {

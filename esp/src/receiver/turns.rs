@@ -71,9 +71,9 @@ impl Receiver {
         self.grants.set_link(link);
     }
 
-    /// Requests the unscheduled packets that have not arrived, if the turn of their announcement
-    /// comes after a silence. By then these packets are lost, or they were never sent. If the
-    /// sender has no unacknowledged packets, it treats the request as an acknowledgement.
+    /// Requests the unscheduled packets that have not arrived, if their announcement gets its turn
+    /// after a silence. By then these packets are lost, or they were never sent. If the sender has
+    /// no unacknowledged packets, it treats the request as an acknowledgement.
     #[inline]
     pub(in super::super) fn request_unscheduled(&mut self, config: &Config, rtt: &Rtt, now: Nanos) {
         if self.turn != Turn::Granted || self.request != Request::Not || self.keeps() {
@@ -91,7 +91,7 @@ impl Receiver {
         }
     }
 
-    /// Returns the number after the last unscheduled packet of the announcement with the number
+    /// Returns the number after the last unscheduled packet that may follow the announcement
     /// `start`.
     #[inline]
     pub(super) fn unscheduled_end(&self, start: Seq, config: &Config) -> Seq {
