@@ -26,7 +26,7 @@
 use super::seq::Seq;
 use super::wire::{flags, Header};
 
-/// The number of times that the numbers of a packet have wrapped since the connection began.
+/// How often the numbers of a packet have wrapped since the connection began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Wraps {
     /// The number of wraps of the sequence number.
@@ -99,7 +99,7 @@ impl Masks {
         }
     }
 
-    /// Returns the mask that an arriving packet should have, if its sender knows the connection.
+    /// Returns the mask of an arriving packet whose sender knows the connection.
     #[inline]
     pub(super) fn rx_mask(&self, header: &Header, wraps: impl FnOnce() -> Wraps) -> u32 {
         match self.keys {
@@ -114,8 +114,8 @@ impl Masks {
     }
 }
 
-/// Counts how often a direction's numbers have wrapped up to a reference number, which only
-/// advances. The count is the upper half of a 32-bit number whose lower half is a [`Seq`].
+/// How often one direction's numbers have wrapped, at a reference number that only advances. The
+/// count is the upper half of a 32-bit number whose lower half is a [`Seq`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Wrapped(u16);
 

@@ -2,16 +2,16 @@
 
 //! Records: messages that keep their bounds.
 //!
-//! Both ends of a connection with records announce them in their SYN or SYN|ACK; otherwise the
-//! connection is refused: see [`Connection::take_answer`]. Each record is one transmission, so only
-//! its first packet carries TXS, and only its last packet carries TXF.
+//! Each end of a connection with records announces records in its SYN or SYN|ACK. If only one end
+//! does so, the connection is refused: see [`Connection::take_answer`]. Each record is one
+//! transmission, so only its first packet carries TXS, and only its last packet carries TXF.
 //!
 //! * The write queue knows the bounds ([`WriteQueue::flags`]). The caller queues only whole
 //!   records, so each record that begins also ends.
-//! * Each end advertises the longest record that it accepts, at least [`LEAST_RECORD`]. While a
-//!   receiver has no whole record, it keeps its window open for the record that arrives, since the
-//!   reader has no whole record that it could read to make room. So the receiver must be able to
-//!   hold one record of the advertised length in addition to its receive buffer.
+//! * Each end advertises the longest record that it accepts, at least [`LEAST_RECORD`]. While no
+//!   whole record is queued, the reader cannot make room. So the receiver then keeps its window
+//!   open for the arriving record, and must be able to hold one record of the advertised length in
+//!   addition to its receive buffer.
 //! * Packets are taken in order, so no reassembly is needed. A peer breaks the rules if it sends
 //!   TXS or the FIN within a record, data without TXS between two records, or a record that is too
 //!   long. Then the connection ends with a RST.
@@ -82,7 +82,7 @@ pub enum Part {
 }
 
 impl Connection {
-    /// Makes this a connection with records of up to `largest` bytes, a [`largest_record`]. Call
+    /// Makes this a connection with records of up to `largest` bytes (see [`largest_record`]). Call
     /// this before the first packet is sent.
     pub fn use_records(&mut self, largest: u32) {
         self.records = Some(Records {
@@ -111,10 +111,10 @@ impl Connection {
         self.records.map_or(0, |records| records.peer)
     }
 
-    /// Processes the record bounds of the `bytes` that [`Outcome::deliver`] says to queue, from a
-    /// run of `count` packets with `header_flags`. Returns the position of these bytes in their
-    /// record. Returns `None` if the peer broke the rules: then nothing is to be queued, and the
-    /// connection has failed.
+    /// Processes the record bounds of data that the caller is about to queue
+    /// ([`Outcome::deliver`]): `bytes` bytes from a run of `count` packets with `header_flags`.
+    /// Returns the position of these bytes in their record. Returns `None` if the peer broke the
+    /// rules: then nothing is to be queued, and the connection has failed.
     pub fn take_part(
         &mut self,
         header_flags: u8,

@@ -20,8 +20,8 @@
 //! * The first transmission of a packet decides its flags: TXS if no transmission is open, TXF if
 //!   nothing is queued behind it. A retransmission repeats these flags, because the receiver
 //!   derives the bounds of the transmission from them.
-//! * No packet is sent beyond one window from the last acknowledgement that opened one, however
-//!   many announcements there are.
+//! * After the last acknowledgement that opened a window, at most one window of packets is sent,
+//!   however many announcements these contain.
 //! * In a connection with records, the queue knows before the first transmission which packets
 //!   begin and end a record. The first packet of a record carries TXS, and the last one TXF.
 //! * The FIN is not part of the queue. It takes the number after the last packet and obeys the same
@@ -145,8 +145,8 @@ pub(super) struct Sender {
     skips: bool,
     missing: Missing,
     grants: Granted,
-    /// Whether a packet that the peer may already have (a retransmission or a probe) was sent since
-    /// the FIN was first sent.
+    /// Whether a retransmission or a probe was sent after the FIN was first sent. The peer may
+    /// already have had such a packet.
     repeated: bool,
     /// Number of timeouts since the last progress.
     tries: u8,
@@ -208,7 +208,7 @@ impl Sender {
         self.grants.take(grant);
     }
 
-    /// Returns the maximum number of packets in flight after the last acknowledgement that opened a
+    /// Returns the maximum number of packets that may follow the last acknowledgement that opened a
     /// window.
     #[inline]
     pub(super) fn window(&self, config: &Config) -> u16 {
@@ -267,9 +267,9 @@ impl Sender {
         self.repeated || (is_data && self.has_sent_fin() && behind == self.high)
     }
 
-    /// A host without this connection has sent a RST that acknowledges `behind`. Returns whether
-    /// this RST may answer one of our packets. These are a probe, our last packet, and all packets
-    /// with numbers between those two.
+    /// Returns whether a RST that acknowledges `behind`, from a host that does not know the
+    /// connection, may answer one of our packets: a probe, the last packet, or a packet between
+    /// them.
     pub(super) fn may_be_answered(&self, behind: Seq) -> bool {
         let probe = self.una.sub(1);
         probe.distance(behind) <= probe.distance(self.high)
@@ -299,7 +299,7 @@ impl Sender {
             && (self.timer.is_some() || !self.is_blocked())
     }
 
-    /// Clears the pending probe of a closed window, and returns whether there was one.
+    /// Clears the pending probe, and returns whether there was one.
     #[inline]
     pub(super) fn take_probe(&mut self) -> bool {
         core::mem::take(&mut self.probe)

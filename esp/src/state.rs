@@ -14,7 +14,7 @@ pub enum State {
     SynReceived,
     /// Both directions are open.
     Established,
-    /// Our FIN is queued or sent; the peer's has not arrived.
+    /// Our FIN is queued or sent; the peer's FIN has not arrived.
     FinWait1,
     /// Our FIN is acknowledged; the peer may still send.
     FinWait2,

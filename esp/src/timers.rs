@@ -50,12 +50,13 @@ pub(super) const RETRANSMIT_INITIAL: Nanos = 200 * MILLISECOND;
 /// Upper bound of the retransmission timeout; the lower bound is configured.
 pub(super) const RETRANSMIT_MAX: Nanos = 2 * SECOND;
 
-/// Minimum time after which a sender probes a closed window if all its packets are acknowledged.
-/// The probe is needed because the packet that opened the window may be lost.
+/// While all its packets are acknowledged, a sender waits at least this time before it probes a
+/// closed window. The probe is needed because the packet that opened the window may be lost.
 pub(super) const WINDOW_PROBE_MIN: Nanos = 50 * MILLISECOND;
 
-/// The time for which a frame may be in flight, including queues of switches. If a sender's packets
-/// became too large, and its peer does not support skips, the sender waits this long.
+/// The time for which a frame may be in flight, including its time in the queues of switches. If a
+/// sender's packets became too large, and its peer does not support skips, the sender waits this
+/// long.
 pub(super) const FRAME_LIFE: Nanos = 500 * MILLISECOND;
 
 /// Timeout of the first SYN and SYN|ACK.
@@ -66,12 +67,13 @@ pub(super) const SYN_TRIES: u8 = 6;
 /// The number of times that a SYN|ACK is sent. The last timeout ends after 6.2 s.
 pub(super) const SYN_ACK_TRIES: u8 = 5;
 
-/// Minimum time before the first probe for a missing packet. It applies until a packet has followed
-/// an acknowledgement for the first time. At 12 Mbit/s, a full packet takes this time.
+/// Minimum time before the first probe for a missing packet. It applies until the time from an
+/// acknowledgement to the next packet has been measured. At 12 Mbit/s, a full packet takes this
+/// time.
 pub(super) const REQUEST_INITIAL: Nanos = MILLISECOND;
 
-/// Maximum time between two probes for a missing packet, unless twice the measured or the
-/// configured round trip time is longer.
+/// Maximum time between two probes for a missing packet. The maximum is longer if the configured
+/// round trip time, or twice the measured one, is longer than this.
 pub(super) const REQUEST_MAX: Nanos = 100 * MILLISECOND;
 
 /// Maximum time that a packet waits in the receiver's port behind packets of other connections.
@@ -127,8 +129,8 @@ const LEAST_INTERVALS: Nanos = 15;
 /// Silence before the first probe of a peer that owes no answer.
 const IDLE_FIRST: Nanos = 30 * SECOND;
 
-/// Lower bound of the patience, which is the time that a peer has for the answer that it owes. The
-/// probe interval is computed from the patience, so this interval is at least a millisecond.
+/// Lower bound of the patience: the time within which a peer must send an answer that it owes. With
+/// this bound, the interval between probes is at least a millisecond.
 const LEAST_PATIENCE: Nanos = 15 * MILLISECOND;
 
 /// How often a silent peer is probed, and after how many probes it counts as dead.
@@ -160,9 +162,8 @@ impl Pace {
     }
 
     /// Returns the pace for a peer that owes no answer. Such a peer is probed half as often as a
-    /// peer that owes an answer. From the first probe on, it has a third more time than a peer that
-    /// owes an answer has in all. With a patience of 15 s, the peer counts as dead after 50 s of
-    /// silence.
+    /// peer that owes an answer. With a patience of 15 s, the peer counts as dead after 50 s of
+    /// silence: 30 s before the first probe, and 20 s after it.
     fn idle(patience: Nanos) -> Self {
         let active = Self::active(patience);
         Self {
@@ -174,11 +175,11 @@ impl Pace {
 
 /// Distinguishes a dead peer from a slow one.
 ///
-/// Retransmission cannot do this, because an end may wait for its peer without sending anything,
-/// such as a sender with a full window, or a receiver between two packets. So the time of silence
-/// itself is measured, and the peer is probed after [`Pace::interval`]. The limit is a number of
-/// probes rather than a time, because after a suspend the first timers see a long silence. A peer
-/// that answers is alive, however long it keeps its window closed.
+/// Retransmission cannot do this, because an end may wait for its peer without sending anything.
+/// Examples are a sender with a full window, and a receiver between two packets. So the time of
+/// silence itself is measured, and the peer is probed after [`Pace::interval`]. The limit is a
+/// number of probes rather than a time, because after a suspend the first timers see a long
+/// silence. A peer that answers is alive, however long it keeps its window closed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Liveness {
     /// The time when the silence began.

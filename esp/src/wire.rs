@@ -242,7 +242,7 @@ impl Header {
         self.has(flags::RRQ) && !self.is_grant() && !self.is_skip() && !self.is_skipped()
     }
 
-    /// Returns the header of one packet of the run with this header: the packet behind the first
+    /// Returns the header of one packet of the run with this header: the packet after the first
     /// `index` packets, with `len` bytes of payload. `last` is set for the last packet of the run.
     /// Only the first packet keeps TXS, and only the last one keeps TXF.
     #[inline]

@@ -38,7 +38,7 @@ impl Granted {
         self.most_unscheduled = self.most_unscheduled.saturating_add(1);
     }
 
-    /// Returns the maximum number of packets in flight after the last acknowledgement that opened a
+    /// Returns the maximum number of packets that may follow the last acknowledgement that opened a
     /// window.
     #[inline]
     pub(super) fn window(&self, config: &Config) -> u16 {

@@ -80,8 +80,8 @@ impl Sender {
     }
 
     /// Returns whether acknowledgement numbers may count skipped packets, so that the sender
-    /// believes only the answer to the skip. A congested receiver's data packets may count them,
-    /// too, because they repeat the last advertised number, which a skip moves.
+    /// believes only the answer to the skip. The data packets of a congested receiver may count
+    /// skipped packets, too: they acknowledge the last advertised number, which a skip moves.
     #[inline]
     pub(in super::super) fn ignores_acks(&self) -> bool {
         self.pause == Some(Pause::Asking)

@@ -71,7 +71,7 @@ impl Sender {
             .is_some_and(|(seq, at)| seq == self.una && now.saturating_sub(at) < guard)
     }
 
-    /// Restarts the timer if it runs, because a request shows that the peer is alive.
+    /// If the timer runs, restarts it: a request shows that the peer is alive.
     pub(super) fn restart_timer(&mut self, config: &Config, rtt: &Rtt, now: Nanos) {
         if self.timer.is_some() {
             self.timer = Some(now.saturating_add(rtt.timeout(config.least_timeout(), self.tries)));
