@@ -17,9 +17,9 @@ use esp::{
 };
 use esp_testkit::{Device, Host, Packet, Socket, Span};
 
-/// Payload of a packet.
+/// Number of payload bytes in a packet.
 const PAYLOAD: u16 = 1_489;
-/// Number of packets of a message, which fill one window.
+/// Number of packets in a message. They fill one window.
 const BURST: u16 = 21;
 /// Time from one packet to the next.
 const STEP: Nanos = 1_000;
@@ -86,8 +86,8 @@ impl Host for End {
 struct Pair {
     now: Nanos,
     ends: [End; 2],
-    /// For each end, `delivered` is the number of data packets that have arrived there, and `acked`
-    /// is the number of its own packets that the other end has acknowledged.
+    /// `delivered` is the number of data packets that have arrived at each end. `acked` is the
+    /// number of each end's packets that the other end has acknowledged.
     delivered: [u32; 2],
     acked: [u32; 2],
 }
@@ -185,7 +185,7 @@ fn connection(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// Measures the sender's work for a burst and the receiver's work for it, each alone.
+/// Measures separately what a burst costs its sender and what it costs its receiver.
 fn halves(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("esp/half");
     group.throughput(Throughput::Elements(u64::from(BURST)));
@@ -264,8 +264,8 @@ fn halves(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// Measures senders with announced transmissions. They request turns one after the other, and get
-/// them in that order.
+/// Measures the ACK queue with senders that have announced transmissions. The senders request turns
+/// one after the other, and get turns in that order.
 fn ack_queue(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("esp/ack_queue");
     for (senders, hosts) in [(2_usize, 2_usize), (32, 32), (32, 1), (1_024, 1_024)] {

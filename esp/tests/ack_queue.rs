@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Tests of the order of many senders, and of a sender that waits while others have the turn.
+//! Tests of the order in which many senders get turns, and of a sender that waits while others have
+//! the turn.
 
 use std::collections::VecDeque;
 
@@ -19,13 +20,13 @@ struct Device {
 }
 
 impl Device {
-    /// Creates senders with an announced transmission, each on its own host.
+    /// Creates senders that have announced a transmission. Each sender is on its own host.
     fn with(senders: usize) -> Self {
         let hosts: Vec<_> = (0..senders as u64).collect();
         Self::on(&hosts)
     }
 
-    /// Creates senders with an announced transmission, on these hosts.
+    /// Creates senders on these hosts. Each sender has announced a transmission.
     fn on(hosts: &[u64]) -> Self {
         let mut device = Self {
             slots: hosts.iter().map(|host| Slot::of(*host)).collect(),
@@ -586,8 +587,7 @@ fn a_turn_after_a_silence_requests_lost_packets() {
 #[test]
 fn a_waiting_request_survives_the_retransmission_of_its_packet() {
     // The simulation found this case. The sender's timer retransmits the first packet of the hole
-    // while the request waits. The request still asks for the packets that were dropped behind that
-    // packet.
+    // while the request waits. The request still asks for the later packets, which were dropped.
     let mut pair = Pair::established();
     pair.lose(A, 0);
     pair.lose_matching(B, 2, |h| h.has(flags::RRQ));

@@ -227,8 +227,8 @@ fn a_reset_with_unacknowledged_data_is_a_failure() {
 
 #[test]
 fn a_reset_by_a_host_that_never_had_the_data_is_a_failure() {
-    // In this test, the peer has long forgotten the connection. Data that the peer has not received
-    // before is lost.
+    // In this test, the peer has long forgotten the connection. Data that the peer did not receive
+    // before that is lost.
     let mut pair = Pair::established();
     pair.close(B);
     pair.settle();
@@ -335,7 +335,7 @@ fn an_idle_connection_lasts() {
     pair.run_for(3_600 * S);
     assert_eq!(pair.sides[A].state(), State::Established);
     assert_eq!(pair.sides[B].state(), State::Established);
-    // Both ends together send at most two probes per minute, each of which is answered.
+    // Both ends together send at most two probes per minute, and each probe is answered.
     assert!(pair.log.len() <= 2 * 2 * 60 + 2, "{}", pair.log.len());
     pair.send(A, b"still there");
     pair.settle();
@@ -513,7 +513,7 @@ fn an_orphan_delivers_what_was_queued() {
     pair.assert_intact();
 }
 
-/// Returns an orphan with data for which its peer has no room.
+/// Returns a pair whose side A is an orphan. Side B has no room for all of A's data.
 fn orphan_whose_peer_does_not_read() -> Pair {
     let mut pair = Pair::established();
     pair.sides[B].reads = false;
@@ -550,9 +550,9 @@ fn an_orphan_does_not_wait_for_ever_for_a_peer_that_never_reads() {
 #[test]
 fn desynchronised_orphans_do_not_keep_each_other_alive() {
     let mut pair = Pair::established();
-    // A third host forges a FIN of each side. The data that a side then sends has the number of the
-    // forged FIN, so it looks like a duplicate. The side's own FIN has the next number, and arrives
-    // after the end of the stream.
+    // A third host sends each side a forged FIN of the other side. The data that a side then sends
+    // has the number of the forged FIN, so it looks like a duplicate. The side's own FIN has the
+    // next number, and arrives after the end of the stream.
     for (from, to) in [(A, B), (B, A)] {
         let header = Header {
             src: PORTS[from],

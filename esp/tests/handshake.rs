@@ -162,7 +162,7 @@ fn syn_sent_believes_only_an_answer_to_its_syn() {
     assert_eq!(pair.sides[A].state(), State::Established);
 }
 
-/// Returns a pair whose sides open the same connection at once.
+/// Returns a pair whose sides open the same connection simultaneously.
 fn crossed() -> Pair {
     let mut pair = Pair::new();
     pair.sides[B].listens = false;
@@ -200,7 +200,7 @@ fn syns_that_cross_open_one_connection() {
 
 #[test]
 fn any_packets_of_a_crossed_handshake_may_be_lost_or_duplicated() {
-    // Each of the first five packets of both sides is delivered, lost or duplicated.
+    // Each of the first three packets of A and the first two of B is delivered, lost or duplicated.
     for fates in 0..3_usize.pow(5) {
         let mut pair = crossed_with_fates(fates);
         pair.run_until(|p| p.sides[A].established && p.sides[B].established);

@@ -51,8 +51,8 @@ impl Kept {
     }
 }
 
-/// Returns all packets that an engine sends now, one by one. The flag of each packet is set if it
-/// is a retransmission.
+/// Returns all packets that an engine sends now, one by one. The `bool` tells whether the packet is
+/// a retransmission.
 fn drain(conn: &mut Connection, queue: &mut Kept, now: Nanos) -> Vec<(Header, bool)> {
     let mut sent = Vec::new();
     while let Some(next) = conn.poll_transmit(now, queue) {

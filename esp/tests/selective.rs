@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Tests of selective retransmission: packets kept behind a hole, requests that name the missing
-//! packets, and retransmissions of only these packets.
+//! Tests of selective retransmission: packets that are kept because earlier ones are missing,
+//! requests that name the missing packets, and retransmissions of only these packets.
 
 use esp::{flags, Config, DropReason, Failure, Header, Options, Room, Seq, State, MISSING_MOST};
 use esp_testkit::pair::{bytes, Fate, Pair, A, B, MS, PORTS, S, US};
