@@ -175,8 +175,7 @@ impl Case {
         configs[usize::from(host > 0)]
     }
 
-    /// Returns whether each dropped packet and each needless request is an error in a run without
-    /// faults.
+    /// Returns whether a run without faults must drop no packet and send no needless request.
     ///
     /// A receiver makes room for a burst of its own length. If the peer has reported a larger
     /// burst, the receiver takes the whole burst only if the receive queue has room for the whole
@@ -209,8 +208,8 @@ impl Case {
             Some(_) => limit + burst,
             None => limit.max(limit / 4 + burst),
         };
-        // An arriving record has room in addition to the queue. When the record's last packet
-        // arrives, the window behind that packet is open.
+        // While a record arrives, the receiver keeps its window open even without room. So the
+        // packets of a record are queued in addition to `most`.
         match self.peer(host, endpoint).messages.iter().max() {
             Some(longest) if self.records => most + usize::from(*longest),
             _ => most,

@@ -157,8 +157,8 @@ impl Endpoint {
         }
     }
 
-    /// Runs the program's next action if one is possible, and returns whether it ran one. If it
-    /// did, let the engine send, and call this function again.
+    /// Runs the program's next action, and returns whether there was one. After an action, let the
+    /// engine send, and call this function again.
     pub fn run(&mut self, scene: &mut Scene<'_>) -> bool {
         if !scene.awake || !self.socket.established {
             return false;

@@ -229,7 +229,7 @@ impl esp_testkit::Host for Act<'_, '_> {
                 packet.payload = *next;
             }
         }
-        // Reset because packets that differ only in `resend` are the same on the wire.
+        // Reset `resend`, because packets that differ only in `resend` are the same on the wire.
         packet.resend = false;
         self.scene.out.push(Packet {
             to: endpoint.peer(),
@@ -279,7 +279,8 @@ impl esp_testkit::Host for Act<'_, '_> {
 
     fn arm(&mut self, id: usize) {
         if let Some(conn) = &mut self.socket(id).conn {
-            // Reset because the counters influence nothing but would make equal states differ.
+            // The counters influence nothing. Reset them, because they would make equal states
+            // differ.
             conn.stats = esp::Stats::default();
         }
     }

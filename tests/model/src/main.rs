@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Checks the ESP engine in every placement of a few faults, and prints what was explored.
+//! Checks the ESP engine with every placement of a few faults, and prints what was explored.
 
 use std::panic;
 use std::process::ExitCode;

@@ -39,7 +39,7 @@ impl Sights {
     pub const RESENT: Self = Self(8);
     /// A connection waited for its turn.
     pub const WAITED: Self = Self(16);
-    /// Two connections waited for their turn at once.
+    /// Two connections waited for their turn at the same time.
     pub const WAITED_TWO: Self = Self(32);
     /// A turn was taken from a silent sender.
     pub const OVERRUN: Self = Self(64);
@@ -121,7 +121,7 @@ pub struct Scene<'a> {
     /// Whether nothing has gone wrong so far, so that no packet needs to be sent twice: see
     /// [`Case::is_smooth`].
     pub calm: bool,
-    /// Whether a copy of a packet arrives late.
+    /// Whether the fate of any packet so far was [`Fate::Echo`](crate::world::Fate::Echo).
     pub echoed: bool,
     /// The dead sender host.
     pub dead: Option<u8>,

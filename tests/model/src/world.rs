@@ -102,7 +102,7 @@ pub struct World {
     awake: bool,
     /// Whether the fate of every packet so far was [`Fate::Pass`].
     calm: bool,
-    /// Whether a copy of a packet arrives late.
+    /// Whether the fate of any packet so far was [`Fate::Echo`].
     echoed: bool,
     hosts: Vec<Host>,
     /// Packets on their way to each host, with their arrival times.
@@ -113,7 +113,7 @@ pub struct World {
     late: VecDeque<(Nanos, Packet)>,
     /// The dead host, if one has died.
     dead: Option<u8>,
-    /// The time at which the hosts other than the dead one had done everything.
+    /// The time at which all hosts but the dead one had done everything.
     survived: Option<Nanos>,
     /// Whether the parameters are still to change.
     to_change: bool,

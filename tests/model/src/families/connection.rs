@@ -34,8 +34,8 @@ pub fn handshake(scale: Scale) -> Family {
     family("handshake", Sights::RESENT | Sights::RESET, cases)
 }
 
-/// Cases in which both ends open each connection at once. Each connection carries a message in each
-/// direction, and is closed.
+/// Cases in which both ends open each connection simultaneously. Each connection carries a message
+/// in each direction, and is closed.
 pub fn crossed_handshake(scale: Scale) -> Family {
     let Family { mut cases, .. } = handshake(scale);
     for case in &mut cases {
@@ -350,8 +350,8 @@ pub fn changed(scale: Scale) -> Family {
     family("changed", Sights::REQUEST | Sights::CONGESTED, cases)
 }
 
-/// Cases in which connections are closed: by either end first, by both ends at once, by one end
-/// only, and with close(2).
+/// Cases in which connections are closed: by either end first, by both ends simultaneously, by one
+/// end only, and with close(2).
 pub fn close(scale: Scale) -> Family {
     let mut cases = Vec::new();
     let pairs = [
@@ -381,7 +381,7 @@ pub fn close(scale: Scale) -> Family {
 }
 
 /// Cases with selective retransmission at one end or both. Packets are lost, duplicated and
-/// reordered, and kept behind a hole.
+/// reordered, and kept until the missing ones arrive.
 pub fn selective(scale: Scale) -> Family {
     let mut cases = Vec::new();
     let ends = [[true, true], [true, false], [false, true]];

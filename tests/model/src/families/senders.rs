@@ -98,8 +98,7 @@ pub fn order(scale: Scale) -> Family {
     )
 }
 
-/// Cases with the ACK queue, with data in both directions at once, and with readers that make room
-/// late.
+/// Cases of the ACK queue in which data flows in both directions or a reader makes room late.
 pub fn two_ways(scale: Scale) -> Family {
     let mut cases = Vec::new();
     let late = reads(Reader::Late(2 * MS), limited(2, Program::SILENT));
