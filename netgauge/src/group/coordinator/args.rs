@@ -129,8 +129,8 @@ impl GroupArgs {
         Self::from_arg_matches(&command.try_get_matches_from(line)?)
     }
 
-    /// Refuses options of patterns between more than two hosts if no such pattern is measured;
-    /// `why` follows the option's name in the error.
+    /// Refuses the options of patterns between more than two hosts, for a command line without such
+    /// a pattern. In the error, `why` follows the option's name.
     ///
     /// # Errors
     ///

@@ -93,9 +93,9 @@ impl ParamsReport {
     }
 }
 
-/// The pattern `esp-params`. If the run fails, or if the user interrupts it, the report also has
-/// the cells that were measured before. The parameters are restored in any case: on the
-/// coordinator's order, or by each participant when its connection ends.
+/// The pattern `esp-params`. If the run fails or is interrupted, the report has the cells that were
+/// measured before. The parameters are restored in any case: on the coordinator's order, or by each
+/// participant when its connection ends.
 #[derive(Debug)]
 pub struct EspParams;
 
@@ -180,8 +180,8 @@ fn measure(
 ) -> Result<()> {
     for parameters in plan.grid.cells() {
         group.all_do(keepers, &Order::SetParameters(parameters), &Answer::Done)?;
-        // The members connect again for each pair of parameters, so that these apply to each
-        // connection from its beginning.
+        // The members connect again for each pair of parameters, so that every connection uses its
+        // pair from the start.
         let mut mesh = Mesh::new(group, members.to_vec());
         let (row, result) = match mesh.open(&plan.media[0].opening(), Shape::Star) {
             Ok(()) => one_many(&mut mesh, plan.sizes[0], plan),

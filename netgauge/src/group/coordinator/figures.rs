@@ -19,7 +19,8 @@ pub struct Round {
 }
 
 impl Round {
-    /// Returns a round of sending clients, which ends with the last byte of the last client.
+    /// Returns the figures of a round in which the clients send. The round ends with the last byte
+    /// of the last client.
     pub(super) fn of_senders(round: &MeshRound) -> Self {
         Self {
             ns: round.received_ns[0],
@@ -27,7 +28,8 @@ impl Round {
         }
     }
 
-    /// Returns a round of receiving clients, which ends with the report of the last client.
+    /// Returns the figures of a round in which the clients receive. The round ends with the report
+    /// of the last client.
     pub(super) fn of_receivers(round: &MeshRound) -> Self {
         Self {
             ns: round.ns,
@@ -68,14 +70,14 @@ pub fn bit_per_s(bytes: u64, ns: u64) -> f64 {
 /// payload of all clients, or the rate of a single host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Goodput {
-    /// The slowest round's rate, bit/s.
+    /// The lowest rate, bit/s.
     pub worst: u64,
-    /// The arithmetic mean, bit/s, if the rates are rates of single hosts.
+    /// The arithmetic mean, bit/s. `None` if the rates are rates of rounds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub average: Option<u64>,
     /// The median, bit/s. If the number of rates is even, the median is the mean of the middle two.
     pub median: u64,
-    /// The fastest round's rate, bit/s.
+    /// The highest rate, bit/s.
     pub best: u64,
 }
 
@@ -130,12 +132,12 @@ pub enum Share {
         /// The fastest round's share.
         best: f64,
     },
-    /// A host's average share.
+    /// The share of the average rate of single hosts.
     Average(f64),
 }
 
 impl Share {
-    /// Returns the slowest round's share; `None` for a host's average.
+    /// Returns the slowest round's share; `None` if the rates are rates of single hosts.
     pub fn worst(&self) -> Option<f64> {
         match self {
             Self::OfRounds { worst, .. } => Some(*worst),
@@ -143,7 +145,7 @@ impl Share {
         }
     }
 
-    /// Returns the median share of the rounds; `None` for a host's average.
+    /// Returns the median share of the rounds; `None` if the rates are rates of single hosts.
     pub fn median(&self) -> Option<f64> {
         match self {
             Self::OfRounds { median, .. } => Some(*median),
@@ -151,7 +153,7 @@ impl Share {
         }
     }
 
-    /// Returns the fastest round's share; `None` for a host's average.
+    /// Returns the fastest round's share; `None` if the rates are rates of single hosts.
     pub fn best(&self) -> Option<f64> {
         match self {
             Self::OfRounds { best, .. } => Some(*best),
@@ -159,7 +161,7 @@ impl Share {
         }
     }
 
-    /// Returns a host's average share; `None` for shares of rounds.
+    /// Returns the share of the hosts' average rate; `None` if the rates are rates of rounds.
     pub fn average(&self) -> Option<f64> {
         match self {
             Self::OfRounds { .. } => None,

@@ -24,16 +24,16 @@ const LEFT: i32 = 88;
 const RIGHT: i32 = 130;
 /// Room below the cells, for an axis, pixels.
 const BELOW: i32 = 72;
-/// The title fits between the margins if all cells together are at least this wide, in pixels.
+/// The least width between the margins, pixels. The title needs this much.
 const TITLE: i32 = 200;
 /// Width of the scale, pixels.
 const SCALE: i32 = 20;
 
-/// A cell whose level is above this one has a light colour, so its text is black.
+/// A cell whose value is above this share of the maximum has a light colour, so its text is black.
 const LIGHT: f64 = 0.6;
 
-/// The anchors of texts, in addition to [`START`]. An anchor is the point of a text that lies at
-/// the given coordinates.
+/// The anchor for a text whose middle lies at the given coordinates. [`START`] puts the text's left
+/// end there, and [`END`] its right end.
 const MIDDLE: Pos = Pos {
     h_pos: HPos::Center,
     ..START
@@ -148,7 +148,7 @@ impl HeatMap {
         ))
     }
 
-    /// Draws the scale, which has the colours from 0, at the bottom, to the maximum.
+    /// Draws the scale: the colours of all values, from 0 at the bottom to the maximum at the top.
     fn draw_scale<B: DrawingBackend>(&self, area: &Area<B>) -> Result<(), Failure<B>> {
         const STEPS: i32 = 64;
         let (width, height) = self.inside();

@@ -58,7 +58,7 @@ impl HostArgs {
     }
 }
 
-/// A command that reaches a host, split into words.
+/// The words of a command that reaches a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ssh(pub(super) Vec<String>);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! The locations of participants.
+//! Where a participant runs, and how the coordinator reaches it.
 
 use std::fmt;
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! The coordinator of a pattern between more than two hosts: from its options to the report.
+//! Runs a pattern between more than two hosts: plans the measurement, directs the participants, and
+//! prints the report.
 
 pub mod args;
 pub mod esp_params;

@@ -210,8 +210,8 @@ impl Rounds {
         let interrupted = result.as_ref().is_err_and(is_interrupted);
         progress.advance(plan.sizes.len().saturating_sub(rows.len()) as u64);
         let measured = report.runs.iter().any(|run| run.transport == transport);
-        // A run has no row only if its transport could not be opened. If all participants are still
-        // there, the reason is that the transport does not work here.
+        // If a run has no row, its transport could not be opened. If all participants are still
+        // there, the transport does not work here.
         let dispensable = medium.optional && rows.is_empty() && !interrupted && !measured;
         let outcome = match result {
             Ok(()) => Outcome::Ok,
@@ -233,7 +233,7 @@ impl Rounds {
         interrupted
     }
 
-    /// Returns the participants' roles, which the report names, and the members of the mesh.
+    /// Returns the server for the report, if the pattern has one, and the members of the mesh.
     fn cast(&self, group: &Group, clients: usize, plan: &Plan) -> (Option<Cast>, Vec<usize>) {
         if self.roles == Roles::Alike {
             return (None, (0..=clients).collect());

@@ -106,7 +106,7 @@ fn of_calls<'a, V: Into<Value>>(
     })
 }
 
-/// Returns a column with one rate of the summary of goodput.
+/// Returns a column with one rate of a row's goodput.
 fn of_goodput<'a>(
     name: &'static str,
     rate: impl Fn(&Goodput) -> Option<u64> + 'a,
@@ -233,7 +233,7 @@ fn group_table(report: &GroupReport, out: &mut dyn Write) -> io::Result<()> {
         _ => &["bisection_bit_per_s"],
     };
     let is_shown = |name: &str| {
-        // The columns of shares are hidden if the rate, of which they are shares, is unknown.
+        // The columns of shares are hidden if the link's rate is unknown.
         let share = name.ends_with("_share") && report.rate_bit_per_s.is_none();
         !share && !other.contains(&name) && !["congestion", "hosts", "error"].contains(&name)
     };

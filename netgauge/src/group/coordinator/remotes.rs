@@ -164,7 +164,7 @@ impl Group {
         record
     }
 
-    /// Returns whether participant `who` does not count as gone.
+    /// Returns `false` if participant `who` counts as gone.
     pub fn is_there(&self, who: usize) -> bool {
         self.remotes[who].gone.is_none()
     }
@@ -193,8 +193,7 @@ impl Group {
         }
     }
 
-    /// Makes all participants in `whom` carry out an order. The only answer to this order is
-    /// `wanted`.
+    /// Makes all participants in `whom` carry out an order, to which each must answer `wanted`.
     ///
     /// # Errors
     ///
@@ -331,8 +330,8 @@ impl Group {
         .map(|_| ())
     }
 
-    /// Returns the error for a participant that lost other members. `places` are the indices of
-    /// these members in `whom`.
+    /// Returns the error for a participant that lost other members. `places` are the lost members'
+    /// indices in `whom`.
     fn blame(&self, whom: &[usize], places: &[u16], reason: &str) -> String {
         let names: Vec<_> = places
             .iter()
@@ -345,12 +344,12 @@ impl Group {
         }
     }
 
-    /// Returns the error for a failure that `who` has reported with the text `first`. The cause may
-    /// be the death of another participant, whose connection then ends as well. In that case, the
-    /// end of that connection is the error, instead of `first`.
+    /// Returns the error for a failure that `who` has reported with the text `first`. If another
+    /// participant has died, `who` may have failed only because of that. So this call waits a while
+    /// for the others. If a participant's connection ends, that end is the error, instead of
+    /// `first`.
     ///
-    /// The first of `whom` is the server. The server may still send earlier results, which go to
-    /// `take`.
+    /// The first of `whom` is the server. Results that it still sends go to `take`.
     fn failure(
         &mut self,
         whom: &[usize],

@@ -157,8 +157,8 @@ impl Process {
         self.child.wait().ok()
     }
 
-    /// Returns the reason why the process ended, after its connection has ended; `None` if the
-    /// process exited with 0.
+    /// Waits for the end of a process whose connection has ended. Returns the reason for the end,
+    /// or `None` if the process exited with 0.
     pub(super) fn end(&mut self, location: &Location) -> Option<String> {
         let status = self.wait()?;
         match (status.signal(), status.code()) {
