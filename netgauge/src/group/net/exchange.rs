@@ -21,17 +21,17 @@ use super::links::{Link, Lost, Member, Watch, CLOCK, PIECE};
 use super::rounds::{message, End, Series};
 use crate::summary::jain;
 
-/// Member 0's byte to another member, which says that the round begins.
+/// The byte by which member 0 tells another member that the round begins.
 const GO: u8 = b'G';
-/// A member's byte to member 0, which says that the member has received and sent everything.
+/// The byte by which a member tells member 0 that it has received and sent everything.
 const DONE: u8 = b'D';
-/// A member's byte to member 0, which says that the member makes progress, but is not done.
+/// The byte by which a member tells member 0 that it makes progress, but is not done.
 const GOING: u8 = b'S';
 
 /// If all send to member 0: the number of bytes that a sender writes before it yields the
-/// processor. When the sender writes the rest of the message, some packets of these bytes still
-/// wait for ESP's or TCP's window. The rest is queued behind those packets, so the sender does not
-/// announce it separately.
+/// processor. When the sender writes the rest of the message, some of these bytes still wait for
+/// ESP's or TCP's window. The rest joins the same queue, so ESP's sender does not have to announce
+/// the rest to the receiver separately.
 const FIRST_PIECE: usize = 16 * 1024;
 
 /// A member's view of one round.
@@ -236,8 +236,8 @@ impl<'a> Exchange<'a> {
     }
 
     fn is_over(&self) -> bool {
-        // For a member, the round is not over while its report to member 0 is queued, because
-        // `has_all` is false until the report is written.
+        // A member sets `done` when it queues its report to member 0. The round is over only when
+        // the report is written, because `has_all` is false before.
         let said = match self.number {
             CLOCK => self.gathers || self.states.iter().all(|state| state.done),
             _ => self.states.iter().any(|state| state.done),
@@ -302,8 +302,7 @@ impl<'a> Exchange<'a> {
         let more = self.is_unsent(link) && begun;
         if self.gathers && first && more {
             // Several senders may share a processor. Without this call, each of them would copy its
-            // whole message before the next sender begins, and the first sender would be done
-            // before the last begins.
+            // whole message before the next sender begins.
             thread::yield_now();
         }
         self.want_room(link, more)
@@ -339,7 +338,7 @@ impl<'a> Exchange<'a> {
         Ok(())
     }
 
-    /// Processes a piece of the peer's message, which is in the buffer from `begin` to `end`.
+    /// Processes a piece of the peer's message: the bytes of the buffer from `begin` to `end`.
     fn take(&mut self, link: usize, begin: usize, end: usize) -> Result<()> {
         let received = &mut self.states[link].received;
         self.links[link].check(*received, &self.buffer[begin..end])?;
@@ -381,7 +380,8 @@ impl<'a> Exchange<'a> {
             self.states[clock].after = Some(DONE);
             return self.write(clock);
         }
-        // While a message to member 0 is unsent, its data shows progress without a report.
+        // While a message to member 0 is unsent, no report is needed, because the message's data
+        // shows progress.
         if !self.is_unsent(clock) && self.last_word.elapsed() > self.give_up / 4 {
             self.last_word = Instant::now();
             if !self.states[clock].done {
@@ -392,8 +392,8 @@ impl<'a> Exchange<'a> {
         Ok(())
     }
 
-    /// Returns the time limit of a wait for events. Member 0 waits longer than the other members if
-    /// it only waits for reports. A member that receives no data then has time to report which
+    /// Returns the time limit of a wait for events. If member 0 waits only for reports, it waits
+    /// longer than the other members. So a member that receives no data has time to report which
     /// member is silent.
     fn patience(&self) -> EpollTimeout {
         let mine = self.any(Self::is_awaited) || self.any(Self::is_unsent);
@@ -435,7 +435,7 @@ impl<'a> Exchange<'a> {
 }
 
 nix::ioctl_read_bad!(
-    /// Makes a function for `FIONREAD`, which returns the number of readable bytes.
+    /// Calls `ioctl(2)` with `FIONREAD`, which stores the number of readable bytes.
     fionread,
     libc::FIONREAD,
     libc::c_int

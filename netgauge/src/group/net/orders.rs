@@ -12,8 +12,8 @@
 //! Leave                       Leave                       Left
 //! ```
 //!
-//! Member 0 of a [mesh](crate::group::coordinator::mesh) keeps the time. Where there is a server,
-//! it is member 0, and members that only connect to it do not listen.
+//! Member 0 of a [mesh](crate::group::coordinator::mesh) keeps the time. If the pattern has a
+//! server, the server is member 0. Members that only connect to member 0 do not listen.
 //!
 //! A participant may answer any order with `Failed`, or with `Broken` where it knows which member
 //! failed. The coordinator may send `Leave` at any time. A busy participant then stops, and reports
@@ -81,8 +81,8 @@ pub struct Opening {
 }
 
 impl Order {
-    /// Returns whether the order lasts until other members have done their part. If it does, a
-    /// further order interrupts it.
+    /// Returns whether the order makes the participant wait for other members. The coordinator's
+    /// next order interrupts such an order.
     pub fn takes_time(&self) -> bool {
         matches!(
             self,

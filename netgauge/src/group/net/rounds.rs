@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Rounds: their number, their messages, and how they end.
+//! The number of rounds, the messages that members send in them, and how a series of rounds ends.
 
 use anyhow::{ensure, Result};
 use serde::{Deserialize, Serialize};

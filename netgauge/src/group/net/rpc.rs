@@ -149,7 +149,7 @@ pub fn run(
     }
 }
 
-/// Makes the remote calls, on the side that calls.
+/// Runs the caller: makes the remote calls one after the other.
 fn questions(
     link: &mut Link,
     control: BorrowedFd<'_>,

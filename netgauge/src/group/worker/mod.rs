@@ -186,8 +186,8 @@ impl Worker {
         accept: &[u16],
         control: &Control,
     ) -> Result<Option<Answer>> {
-        // An order without other members is refused. Its rounds would need no
-        // message, and their number has no limit, so the worker might be busy for very long.
+        // An order without other members is refused. Its rounds would never wait for a message, and
+        // their number has no limit, so the worker might be busy for very long.
         ensure!(
             !connect.is_empty() || !accept.is_empty(),
             "nobody to be connected with"
@@ -323,8 +323,7 @@ mod tests {
             }
         }
 
-        /// Sends these orders at once. Returns the answers to all orders, including the further
-        /// messages that answer the last order.
+        /// Sends these orders in one write. Returns all messages that answer them.
         fn say(&mut self, orders: &[Order]) -> Vec<Message> {
             let mut lines = Vec::new();
             for order in orders {
@@ -387,7 +386,8 @@ mod tests {
         let accept = join(Vec::new(), vec![0]);
         assert_eq!(server.say(&[accept, Order::Leave]), left);
 
-        // The peer has ended the connection, so the client ends soon even if it waits for the peer.
+        // The peer closes the connection below. So a client that wrongly waits for the peer fails,
+        // instead of hanging.
         let peer = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut client = Pair::new();
         let connected = client.say(&[join(vec![(0, place(&peer))], Vec::new())]);

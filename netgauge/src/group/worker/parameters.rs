@@ -174,8 +174,8 @@ fn restore() -> Result<()> {
     })
 }
 
-/// Starts a thread, unless there is one already. The thread waits for the signals that end a
-/// process. The thread is in the network namespace of its creator.
+/// Starts a thread that restores the parameters when a signal ends the process, unless the thread
+/// exists already. The thread is in the network namespace of its creator.
 fn restore_on_signals() -> Result<()> {
     static WAITING: AtomicBool = AtomicBool::new(false);
     if WAITING.swap(true, Ordering::Relaxed) {
