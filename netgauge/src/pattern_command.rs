@@ -11,7 +11,7 @@ use crate::group::coordinator::plan::Roles;
 use crate::pattern::LOADED_LATENCY;
 use crate::registry::{self, Pattern};
 
-/// Options of all patterns between two hosts, by identifier.
+/// Options of all patterns between two hosts. Here and below, they are named by clap's identifiers.
 const PAIR: &[&str] = &["percentiles", "loss_timeout", "ethertype"];
 
 /// Options of the transports' sockets, which patterns between two hosts set.
@@ -46,7 +46,7 @@ const FEW: &[&str] = &["eor", "block", "congestion", "pause", "burst", "ack"];
 /// options of a server.
 const OTHERS: &[&str] = &["pattern", "server", "once", "listen"];
 
-/// Returns the options that `pattern` has and some other patterns do not.
+/// Returns the options of `pattern` that some other patterns do not have.
 fn own_options(pattern: &Pattern) -> Vec<&'static str> {
     let name = pattern.info.name;
     let parts: &[&[&str]] = match (pattern.roles(), name) {

@@ -51,7 +51,8 @@ pub(super) fn answer_messages(
     let (mut message, mut answer) = (vec![0; size], vec![0; answer]);
     let (mut answered, mut came, mut tag) = (0, 0, None);
     loop {
-        // If an answer is lost, the leader sends its messages again.
+        // Over a lossy transport, the last answer may be lost, and the leader then sends its
+        // messages again. So the follower stays until the leader sends a control message.
         if answered >= rounds && (link.is_reliable() || link.wait_for_control()?) {
             return Ok(());
         }

@@ -179,7 +179,8 @@ impl Client<'_> {
             Some(reason) => Err(anyhow!("not measured: {reason}")),
             None => {
                 progress.begin(kind.name, pattern);
-                // Earlier runs are part of the report even if this run has no row yet.
+                // If the user interrupts this run before its first row, the report still has the
+                // earlier runs.
                 tell(&rows);
                 self.measure(kind, planned, &mut |row| {
                     progress.advance(1);
@@ -244,7 +245,7 @@ impl Client<'_> {
         let result = self.open_and_lead(prepared, &context.options, streams, planned, rows);
         match result {
             Err(error) if is_peer_gone(&error) => Err(error),
-            // The results count even if the peer dies during this call, which closes the transport.
+            // The rows so far count even if the peer dies during `close`.
             result => self.close().and(result),
         }
     }

@@ -28,8 +28,8 @@ pub(crate) struct Flood;
 
 impl PairPattern for Flood {
     fn lead(&self, link: &mut Link<'_>, plan: &Plan, rows: &mut dyn FnMut(Row)) -> Result<()> {
-        // Only half of the byte values are tags of floods, because the tag of a request for the
-        // tally is the complement of the flood's tag.
+        // A request for the tally has the complement of the flood's tag. So only half of the byte
+        // values can be tags of floods.
         let mut tags = (1..=u8::MAX / 2).cycle();
         for &size in &plan.sizes {
             if let Some(most) = link.transport.max_datagram() {
@@ -89,10 +89,10 @@ fn run(link: &mut Link<'_>, plan: &Plan, size: u64, count: u32, tag: u8) -> Resu
         true => receive_tally(link.transport, tag).map_err(|error| link.explain(error))?,
         false => ask_for_tally(link, &vec![!tag; size as usize], tag)?,
     };
-    // Over a stream, the leader's time ends with the tally, which comes when the follower has read
-    // the last message. With datagrams, the tally comes on request, some time after the flood. So
-    // the leader's time then ends with the last sending call, and the longer of the leader's and
-    // the follower's times counts.
+    // Over a stream, the tally comes when the follower has read the last message, so the leader's
+    // time ends with it. With datagrams, the tally comes on request, some time after the flood. So
+    // the leader's time ends with the last sending call, and the longer of both sides' times
+    // counts.
     let elapsed = match link.is_reliable() {
         true => start.elapsed(),
         false => last.duration_since(start).max(tally.time),
@@ -114,7 +114,7 @@ fn run(link: &mut Link<'_>, plan: &Plan, size: u64, count: u32, tag: u8) -> Resu
     })
 }
 
-/// The follower's count of a flood.
+/// The follower's report on a flood.
 struct Tally {
     /// Number of messages that arrived.
     came: u32,

@@ -128,8 +128,8 @@ impl Way {
     }
 }
 
-/// Returns the number of messages in a train: at least two, but so few that the datagrams of large
-/// messages find room.
+/// Returns the number of messages in a train: [`TRAIN`], or fewer if they would be more than
+/// [`TRAIN_DATAGRAMS`] datagrams, but at least two.
 fn train_length(link: &Link<'_>, size: u64) -> u32 {
     let Some(most) = link.transport.max_datagram() else {
         return TRAIN;

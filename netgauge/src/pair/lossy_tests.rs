@@ -169,7 +169,8 @@ fn without_loss_none_is_counted() {
     for pattern in patterns() {
         let sizes: &[u64] = match pattern.info.name {
             "flood" => &[1, 100],
-            // The largest size is several windows of bulk, with a shorter last datagram.
+            // In pattern bulk, the largest size fills several windows, and ends with a shorter
+            // datagram.
             _ => &[1, 350, 12_345],
         };
         let patience = Duration::from_secs(60);

@@ -133,12 +133,12 @@ impl Plan {
     }
 }
 
-/// The number of measured times for which memory is reserved before the clock runs.
+/// The maximum number of times for which memory is reserved before the measurement.
 const RESERVED: u32 = 1 << 20;
 
 /// Returns a vector for the times of `tests` tests. Memory is reserved for up to [`RESERVED`]
-/// times, so that the vector does not move between two tests. Memory for more times is not
-/// reserved, because it may not exist; the vector grows then.
+/// times, so that the vector does not move between two tests. With more times, the vector grows,
+/// because memory for all planned times may not exist.
 pub(crate) fn times(tests: u32) -> Vec<u64> {
     Vec::with_capacity(tests.min(RESERVED) as usize)
 }
@@ -221,7 +221,7 @@ impl Link<'_> {
         }
     }
 
-    /// Waits for data or a control message. Returns `true` if only a control message has come.
+    /// Waits for data or a control message. Returns whether the control message came first.
     fn wait_for_control(&self) -> Result<bool> {
         if self.control.is_ready(Duration::ZERO)? {
             return Ok(true);

@@ -20,7 +20,7 @@ use crate::report::{Measured, Row};
 
 /// A stall takes more than this many times the median time.
 const STALL_FACTOR: u64 = 4;
-/// A stall also exceeds the median by more than this, nanoseconds.
+/// A stall must also exceed the median by more than this time, nanoseconds.
 const STALL_LEAST: u64 = 1_000_000;
 /// The number of successive losses after which the link counts as down. This pattern allows more
 /// losses than other patterns, because it measures losses.
@@ -60,8 +60,8 @@ fn lead_size(link: &mut Link<'_>, size: u64, plan: &Plan) -> Result<Row> {
     Ok(plan.row(size, lost, median, measured))
 }
 
-/// Returns three values: the times of the exchanges in nanoseconds, the number of lost exchanges,
-/// and the number of retransmitted packets, which is `None` if the transport does not count them.
+/// Returns three values: the exchanges' times in nanoseconds, the number of lost exchanges, and the
+/// number of retransmitted packets. The last is `None` if the transport does not count packets.
 fn exchanges(link: &mut Link<'_>, size: u64, plan: &Plan) -> Result<(Vec<u64>, u32, Option<u64>)> {
     let rounds = plan.rounds();
     link.begin(Step::of(size, rounds))?;
@@ -120,11 +120,10 @@ mod tests {
     fn a_stall_is_long_by_the_median_and_by_the_clock() {
         const MS: u64 = 1_000_000;
         assert_eq!(stalls(&[10_000; 9], 10_000), (0, 0));
-        // In this case, the long time is many times the median, but the difference is less than a
-        // timer takes.
+        // 900 us is 90 times the median, but exceeds it by less than `STALL_LEAST`.
         assert_eq!(stalls(&[10_000, 900_000], 10_000), (0, 0));
-        // In this case, the difference is as much as a timer takes, but the long time is less than
-        // twice the median.
+        // 130 ms exceeds the median by more than `STALL_LEAST`, but is less than `STALL_FACTOR`
+        // times the median.
         assert_eq!(stalls(&[100 * MS, 130 * MS], 100 * MS), (0, 0));
         let times = [10_000, 10_000 + 2 * MS, 10_000 + 40 * MS];
         assert_eq!(stalls(&times, 10_000), (2, 42 * MS));

@@ -188,7 +188,7 @@ mod tests {
         }
     }
 
-    /// TCP as a kind of stream, except that this function resolves the address of a listener.
+    /// TCP as a kind of stream. The function replaces TCP's own [`StreamKind::way_to`].
     #[derive(Debug)]
     struct Tcp(fn(&Context, &Endpoint) -> Result<Connect>);
 
