@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! The names of pictures' files.
+//! The form of a picture, by the name of its file.
 
 use std::path::{Path, PathBuf};
 

@@ -19,7 +19,7 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 use crate::picture_file::Form;
 use scaled::Scaled;
 
-/// The family of all text in pictures.
+/// The font family of all text in pictures.
 pub const FONT: &str = "sans-serif";
 
 /// The number of PNG pixels for one pixel of the drawing, in each direction. Two are enough for
@@ -134,8 +134,8 @@ pub fn label<B: DrawingBackend>(
     area.draw(&Text::new(text, at, style))
 }
 
-/// Registers the program's font with plotters. The library measures all text by this font, and
-/// draws the text of a PNG in it.
+/// Registers the program's font with plotters. This library measures all text by the font, and uses
+/// the font for the text of a PNG.
 fn know_font() {
     static KNOWN: Once = Once::new();
     KNOWN.call_once(|| {

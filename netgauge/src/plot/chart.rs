@@ -33,7 +33,7 @@ const STROKE: i32 = 44;
 const LETTER: usize = 8;
 /// The distance between the middle and the edge of a mark, pixels.
 const MARK: i32 = 4;
-/// The number of corners of the polygon that is drawn as a circle.
+/// The number of corners of the polygon that stands for a circle.
 const EDGES: u32 = 16;
 /// Half the length of the stroke at each end of a bar, pixels.
 const CAP: i32 = 3;
@@ -202,8 +202,7 @@ impl Chart {
     }
 
     /// Returns the lines' styles. A transport's first line looks the same in every picture. Its
-    /// further lines have the same colour as the first. If the picture has only one transport, they
-    /// have other colours instead.
+    /// further lines have the same colour, or other colours if the picture has only this transport.
     fn styles(&self) -> Vec<Style> {
         let kinds = KINDS.iter();
         let mut transports = kinds.map(|kind| kind.name.to_owned()).collect();

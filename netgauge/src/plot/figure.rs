@@ -36,7 +36,8 @@ const OVERHEAD: &str = "overhead";
 /// contain no other time.
 const WHOLE: &str = "total";
 
-/// The name of the cost of all stalls, which grows with the number of tests.
+/// The name of the time that all stalls cost together. It is not a latency, because it grows with
+/// the number of tests.
 const STALLED: &str = "stalled";
 
 /// A number from the results, with its place in the chart and its origin.
@@ -164,7 +165,8 @@ pub(super) fn chart(kind: PlotKind, files: &[Results], transports: &[String]) ->
     Ok(chart)
 }
 
-/// Returns the times of messages in one direction, and the times of round trips.
+/// Returns all times of the row except overheads and the cost of stalls. The time of a whole
+/// transfer is left out if there are other times.
 fn latencies(row: &Row) -> impl Iterator<Item = (&String, &f64)> {
     let only_whole = row.times.keys().all(|name| name == WHOLE);
     row.times.iter().filter(move |(name, _)| {
@@ -251,8 +253,8 @@ impl Laid {
         self.clients.len() > 1
     }
 
-    /// Returns the chart of the lines, without a subtitle. `x` is the label of the sizes, if they
-    /// are not sizes of messages.
+    /// Returns the chart of the lines, without [`Chart::notes`]. If the horizontal axis shows
+    /// sizes, its label is `x`, or else "message size".
     pub(super) fn draw(self, title: String, x: Option<&str>, y: &str, base: Option<Base>) -> Chart {
         let (x, unit) = match self.is_over_clients() {
             true => ("clients", Unit::Count),

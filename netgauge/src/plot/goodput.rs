@@ -82,7 +82,7 @@ fn chart_of(report: &GroupReport) -> Chart {
     chart
 }
 
-/// Returns the value of a set that has exactly one.
+/// Returns the value of a set with a single value, and `None` for other sets.
 fn only(values: &BTreeSet<u64>) -> Option<u64> {
     values.first().copied().filter(|_| values.len() == 1)
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Pictures of saved results (`netgauge plot`), and of results of patterns between more than two
-//! hosts.
+//! Draws pictures of saved results (`netgauge plot`), and of runs between more than two hosts
+//! (option `--plot`).
 //!
 //! The picture depends on the results and not on the pattern's name. So a new pattern whose rows
 //! have a size, and times or throughput, can be drawn without changes here.
@@ -60,8 +60,8 @@ impl PlotArgs {
     ///
     /// # Errors
     ///
-    /// Fails if a file has no results of netgauge, if there are none of the picture's kind, or if
-    /// the picture cannot be written.
+    /// Fails if a file has no results of netgauge, or if the files have no results for this kind of
+    /// picture. Also fails if the picture cannot be written.
     pub fn run(&self) -> Result<ExitCode> {
         let files = self.files.iter().map(|path| Results::read(path));
         let files: Vec<_> = files.collect::<Result<_>>()?;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Saved results of any pattern. A run has the results of one transport, a row has the results of
-//! one size, and a field with a median is a time.
+//! Reads saved results of any pattern. A run has the results of one transport, and a row has the
+//! results of one size. A field of a row is a time if its name ends in `_ns`.
 
 use std::collections::BTreeMap;
 use std::fs;
