@@ -70,8 +70,7 @@ fn lost_if_full(sent: io::Result<usize>) -> io::Result<()> {
 pub(crate) struct Datagrams<S> {
     calls: Calls<S>,
     max_datagram: usize,
-    /// The buffer into which a datagram is received if the rest of the message is shorter than
-    /// `max_datagram`.
+    /// The buffer for a datagram if the rest of the message is shorter than `max_datagram`.
     spare: Vec<u8>,
 }
 
@@ -126,7 +125,7 @@ impl<S: DatagramSocket> Transport for Datagrams<S> {
         while filled < message.len() {
             let room = message.len() - filled;
             // A short last part is received into `spare`. If that part is lost, the next datagram
-            // is the first part of the next message, which may be longer than `room`.
+            // begins the next message, and may be longer than `room`.
             let length = if filled > 0 && room < self.max_datagram {
                 let length = self.calls.recv(&mut self.spare)?;
                 let part = &self.spare[..length];
@@ -255,7 +254,7 @@ mod tests {
         one.recv(&mut message).unwrap();
         assert_eq!(message, [5; 3]);
 
-        // The padding after the last part of a message of several datagrams is cut off as well.
+        // If a message is several datagrams, the padding after its last part is cut off.
         two.send(&[6; 64]).unwrap();
         two.send(&[6; 46]).unwrap();
         let mut message = [0; 65];

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! The addresses for transports over IP. They are the addresses of the control connection, or of a
-//! named interface. With a named interface, the leader sends through that interface only.
+//! The addresses for transports over IP: those of the control connection, or of a named interface.
+//! With a named interface, the leader sends only through that interface.
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
@@ -17,9 +17,9 @@ use crate::wire::Endpoint;
 // The option is described in `ip(7)`.
 socket_option!(set BindAddressNoPort, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT);
 
-/// Returns this side's address, without a port. If no interface is named, this is the address on
-/// the control connection. If an interface is named, it is one of the interface's addresses, if
-/// possible of the same family as the control connection.
+/// Returns this side's address, without a port. If no interface is named, returns the address on
+/// the control connection. Otherwise, returns an address of the interface, if possible of the same
+/// family as the control connection.
 pub(super) fn own_address(context: &Context) -> Result<SocketAddr> {
     let Some(name) = &context.interface else {
         let local = context
@@ -51,8 +51,8 @@ pub(super) fn endpoint(context: &Context, address: SocketAddr) -> Endpoint {
     }
 }
 
-/// Returns the peer's address. If the context is for a single peer, both sides must have addresses
-/// of the same family; otherwise the call fails.
+/// Returns the peer's address. If the context is for a single peer, fails if the peer's address is
+/// of another family than this side's.
 pub(super) fn peers_address(context: &Context, peer: &Endpoint) -> Result<SocketAddr> {
     let told = peer.ip.map(|ip| SocketAddr::new(ip, 0));
     let mut address = told
@@ -82,8 +82,8 @@ pub(super) struct Departure {
 }
 
 impl Departure {
-    /// Returns the departure for a socket that will be connected to `to`. The departure consists of
-    /// interface `name` and of its address that has the same family as `to`.
+    /// Returns interface `name`, and its address of the same family as `to`, for a socket that will
+    /// be connected to `to`.
     pub(super) fn towards(name: &str, to: IpAddr) -> Result<Self> {
         let ips = interface_ips(name)?;
         let from = ips.into_iter().find(|ip| ip.is_ipv6() == to.is_ipv6());

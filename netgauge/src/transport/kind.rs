@@ -33,7 +33,7 @@ pub struct Kind {
     pub congestion: bool,
 }
 
-/// Makes this side's socket of a transport.
+/// A function that makes this side's socket of a transport.
 pub(super) type Prepare = fn(&Context) -> Result<Prepared>;
 
 impl Kind {

@@ -243,9 +243,9 @@ pub struct Context {
     pub ethertype: u16,
     /// The time after which a datagram counts as lost.
     pub loss_timeout: Duration,
-    /// After this time, a silent stream or a peer without a connection is given up.
+    /// The time after which the run gives up a silent stream, or a peer that has not connected.
     pub give_up: Duration,
-    /// Options of the socket. All of them apply to it.
+    /// The socket's options. All of them apply to its transport.
     pub options: SocketOptions,
     /// Name of TCP's congestion control; without a name, the system's default.
     pub congestion: Option<String>,

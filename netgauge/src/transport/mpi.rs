@@ -102,7 +102,8 @@ thread_local! {
 }
 
 /// Leaves the job, if this thread has joined it, and waits until the other rank leaves. If a
-/// process ends without this call, `mpirun` ends the whole job, which is right after a failure.
+/// process ends without this call, `mpirun` ends the whole job. Only a process that has failed ends
+/// that way.
 pub fn leave() {
     JOINED.with(|joined| {
         if let Some(calls) = joined.get() {
@@ -170,8 +171,7 @@ fn load() -> Result<Calls> {
     })
 }
 
-/// Returns an error if `call` failed. Open MPI ends the job at an error, unless it is configured
-/// not to.
+/// Returns an error if `call` failed. By default, Open MPI itself ends the job at an error.
 fn check(call: &str, status: c_int) -> io::Result<()> {
     match status {
         0 => Ok(()),
@@ -204,8 +204,8 @@ fn waiting(here: RankOf) -> Result<Prepared> {
     }))
 }
 
-/// The end of a pair of ranks, which sends messages to the other rank and receives from it. The
-/// buffer of a receiving call has the length of one message, or of several messages.
+/// One of the two ranks, connected with the other. A receiving call fills its buffer with one whole
+/// message, or with several.
 struct Mpi {
     calls: Rc<Calls>,
     peer: c_int,

@@ -179,14 +179,12 @@ impl SocketOptions {
         self.nodelay != Some(Switch::Off)
     }
 
-    /// If a sending call finds no room: returns whether it waits in `poll(2)` instead of in the
-    /// socket.
+    /// Returns whether a sending call that finds no room waits in `poll(2)`, not in the socket.
     pub(super) fn polls_to_send(&self) -> bool {
         matches!(self.nonblocking, Some(Calls::Send | Calls::Both))
     }
 
-    /// If a receiving call finds no data: returns whether it waits in `poll(2)` instead of in the
-    /// socket.
+    /// Returns whether a receiving call that finds no data waits in `poll(2)`, not in the socket.
     pub(super) fn polls_to_receive(&self) -> bool {
         matches!(self.nonblocking, Some(Calls::Receive | Calls::Both))
     }

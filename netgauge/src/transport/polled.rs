@@ -14,14 +14,14 @@ use super::options::limit_calls;
 use super::options::SocketOptions;
 use super::Context;
 
-/// Where a socket's calls wait, in the kernel or in `poll(2)`, and for how long.
+/// Where a socket's calls wait, in the socket or in `poll(2)`, and for how long.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Waits {
     /// The time limit of a call that waits.
     pub(super) most: Duration,
-    /// If a sending call finds no room: whether it waits in `poll(2)` instead of in the socket.
+    /// Whether a sending call that finds no room waits in `poll(2)`, not in the socket.
     pub(super) polls_to_send: bool,
-    /// If a receiving call finds no data: whether it waits in `poll(2)` instead of in the socket.
+    /// Whether a receiving call that finds no data waits in `poll(2)`, not in the socket.
     pub(super) polls_to_receive: bool,
 }
 
@@ -107,8 +107,8 @@ fn polled<T>(
         let left = deadline
             .get_or_insert(now + timeout)
             .saturating_duration_since(now);
-        // The time is checked even after a wait without a timeout. If `fd` has an error that `call`
-        // does not return, every wait ends at once, and the loop would otherwise be endless.
+        // The time is checked even if no wait has timed out. If `fd` has an error that `call` does
+        // not return, every wait ends at once, so the loop would otherwise be endless.
         if left.is_zero() || wait(fd, events, left)?.is_empty() {
             return Err(blocked);
         }

@@ -6,8 +6,9 @@
 //! The message is in one pipe. Each send duplicates the references to the message's pages into
 //! another pipe (`tee(2)`), and moves the duplicates from that pipe into the socket. netgauge fills
 //! each message with one byte, so its messages differ only in this byte and in their length. If the
-//! length or the byte changes, or the message is larger than the pipe, the pipe is filled again, by
-//! a copy. The pages of the previous message stay unchanged while the kernel needs them.
+//! length or the byte changes, the message is copied into a new pipe. The pages of the previous
+//! message stay unchanged while the kernel needs them. A message that is larger than the pipe is
+//! copied into the other pipe, in parts, for each send.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -120,8 +121,8 @@ impl<S: AsFd> Spliced<S> {
         } else {
             SpliceFFlags::empty()
         };
-        // The socket is blocking, so the call has already waited for the socket's time limit. It
-        // does not wait again in poll(2).
+        // On a blocking socket, splice(2) itself waits until the socket's time limit, so no wait in
+        // poll(2) follows.
         let waits = if self.waits.polls_to_send {
             self.waits
         } else {

@@ -25,11 +25,11 @@ pub(super) trait Protocol: Sync + fmt::Debug + 'static {
     /// Opens a listening socket, and returns its endpoint.
     fn listen(context: &Context) -> Result<(Self::Listener, Endpoint)>;
 
-    /// Returns the endpoint of a side that only connects. If there is no such endpoint, the call
-    /// fails before the peer is involved.
+    /// Returns the endpoint of a side that only connects. A side that cannot connect fails here,
+    /// before the peer is involved.
     fn caller(context: &Context) -> Result<Endpoint>;
 
-    /// Checks that this socket is reachable for the peer, which only connects.
+    /// Checks that the peer, which only connects, can reach this listening socket.
     fn check_caller(_listener: &Self::Listener, _caller: &Endpoint) -> Result<()> {
         Ok(())
     }
@@ -76,8 +76,8 @@ pub trait StreamKind: Sync + fmt::Debug {
     /// Fails with the socket's error.
     fn listen(&self, context: &Context) -> Result<StreamListener>;
 
-    /// Resolves the address of a listening socket, and returns a function that connects to it. The
-    /// function has nothing left to look up, because its calls are timed.
+    /// Resolves the address of a listening socket, and returns a function that connects to it. All
+    /// look-ups are done before, because the calls of the function are timed.
     ///
     /// # Errors
     ///

@@ -146,7 +146,7 @@ fn endpoint(socket: &Socket) -> Result<Endpoint> {
     })
 }
 
-/// Checks that a network connects `socket` with `peer`, and returns the peer's identity.
+/// Checks that TIPC has a way from `socket` to `peer`, and returns the peer's identity.
 fn reach(socket: &Socket, peer: &Endpoint) -> Result<SocketId> {
     let own = SocketId::of(&socket.local_addr()?)?;
     let theirs = peer.tipc.context("the peer gave no TIPC address")?;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Local sockets (`unix(7)`, streams). They show the limit for two processes of one host, without a
-//! network between them.
+//! Local sockets (`unix(7)`, streams). They show how fast two processes of one host can exchange
+//! messages without a network between them.
 //!
 //! The two ends meet at a path in the directory for temporary files. Unlike an abstract address, a
 //! path works between network namespaces.

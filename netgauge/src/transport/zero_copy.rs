@@ -62,8 +62,8 @@ const ORIGIN_ZEROCOPY: u8 = 5;
 /// `SO_EE_CODE_ZEROCOPY_COPIED` of `linux/errqueue.h`: the kernel made a copy.
 const CODE_COPIED: u8 = 1;
 
-/// If this many sends are not completed, the sender looks for completions. Each pending send uses
-/// memory of the socket, which `net.core.optmem_max` limits.
+/// If more sends than this are not completed, the sender reads completions. Each pending send uses
+/// socket memory, which `net.core.optmem_max` limits.
 const MANY: u32 = 64;
 
 /// Room for one control message of the error queue: an error and an IPv6 address.
