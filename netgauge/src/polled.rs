@@ -300,8 +300,8 @@ fn carry(
             sent += unless_blocked(from.try_send(&message[sent..]))?.unwrap_or(0);
         }
         match unless_blocked(to.try_recv(&mut arrived[filled..]))? {
-            // All bytes of a message are alike, and differ from the bytes of the message before. So
-            // other bytes than these belong to late datagrams of an earlier message.
+            // Each message repeats one byte value, and successive messages have different values.
+            // So a datagram with another value is a late part of an earlier message.
             Some(length) if length > 0 && arrived[filled] == message[0] => {
                 filled += length;
                 deadline = None;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! The server. It plays its part in the patterns while clients measure.
+//! The server. It takes part in the patterns that clients measure and coordinators direct.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
@@ -72,7 +72,8 @@ pub fn serve(listener: &TcpListener, options: &ServerOptions) -> Result<()> {
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => continue,
             Err(error) => return Err(error).context("waiting for clients"),
         };
-        // Other clients have to wait from here on, even before this client has sent its greeting.
+        // Other clients wait until this client is done. Its greeting must come within `give_up`, so
+        // that a silent client does not keep the others waiting.
         let result = Control::new(stream, Some(options.give_up)).and_then(|control| {
             let peer = control.name().to_owned();
             eprintln!("netgauge: client {peer}");

@@ -50,8 +50,8 @@ impl Signals {
         })
     }
 
-    /// Fails if a signal has come since the last check. A signal is reported once, so that it does
-    /// not interrupt the work that follows it.
+    /// Fails if a signal has come since the last check. The next check succeeds again, so that the
+    /// same signal does not also interrupt the cleanup.
     ///
     /// # Errors
     ///

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Message sizes in option `-s`, and the steps of option `-g`.
+//! Parses the message sizes of option `-s`, and expands ranges to the number of sizes that option
+//! `-g` asks for.
 
 use std::num::NonZeroU32;
 use std::str::FromStr;
@@ -64,8 +65,8 @@ pub(crate) fn parse_ranges<T: PartialOrd>(
     text.split(',').map(range).collect()
 }
 
-/// Splits `text` into its digits and a factor. The factor is a power of `base`, which a final K, M
-/// or G stands for. Without such a letter, the factor is 1.
+/// Splits `text` into its digits and a factor. A final K, M or G stands for a power of `base`.
+/// Without such a letter, the factor is 1.
 pub(crate) fn split_unit(text: &str, base: u64) -> (&str, u64) {
     let power = match text.as_bytes().last() {
         Some(b'k' | b'K') => 1,

@@ -24,8 +24,8 @@ const THIRD_QUARTILE: Percent = Percent(75 * PARTS);
 pub struct Percent(u32);
 
 impl Percent {
-    /// Returns a percentile of `sorted` by nearest rank. This is the smallest sample that at least
-    /// this percentage of the samples does not exceed.
+    /// Returns a percentile of `sorted` by nearest rank: the smallest sample for which at least
+    /// this percentage of the samples are smaller or equal.
     fn of(self, sorted: &[u64]) -> Option<u64> {
         let whole = u128::from(100 * PARTS);
         let rank = (sorted.len() as u128 * u128::from(self.0)).div_ceil(whole);
@@ -97,8 +97,8 @@ pub struct Summary {
     /// Standard deviation of a sample (divided by n - 1), rounded; 0 for a single time.
     #[serde(default)]
     pub stddev: u64,
-    /// The percentiles by nearest rank. For each percentage, the value is the time that this
-    /// percentage of the samples does not exceed.
+    /// The percentiles by nearest rank. For each percentage, the value is the smallest time for
+    /// which at least this percentage of the times are shorter or equal.
     #[serde(default)]
     pub percentiles: BTreeMap<Percent, u64>,
     /// The number of outliers, by [`OUTLIER_RULE`].

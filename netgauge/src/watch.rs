@@ -52,8 +52,7 @@ struct Watch {
 /// The state of a run.
 #[derive(Debug)]
 enum State {
-    /// The run goes on. If a signal comes, the report of the results so far is printed, unless
-    /// there is none yet.
+    /// The run goes on. A signal prints the report so far, if there is one.
     Running(Option<Report>),
     /// The run is complete. The main thread prints its report, or has printed it.
     Over,
@@ -93,8 +92,8 @@ impl Watch {
         Ok(watch)
     }
 
-    /// Ends the watch: a signal no longer prints the report, but still ends the process. Does not
-    /// return if a signal has already ended the run.
+    /// Ends the watch: from now on a first signal does nothing, and a second one ends the process.
+    /// Does not return if a signal has already ended the run.
     fn end(&self) {
         *self.state() = State::Over;
         self.bar.finish();

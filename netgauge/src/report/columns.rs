@@ -20,7 +20,7 @@ pub(crate) enum Value {
     Size(u64),
     /// A rate, bit/s.
     Rate(u64),
-    /// Two values: a ratio or a rate in another unit, and the number of decimals that programs get.
+    /// A ratio, or a rate in another unit; and the number of its decimals in the text for programs.
     Decimal(f64, usize),
 }
 
@@ -47,8 +47,8 @@ impl Value {
         }
     }
 
-    /// Returns the value for `number`, of which programs get this many decimals. A number that is
-    /// not finite becomes `None`, as it becomes null in JSON.
+    /// Returns the value for `number`, with this many decimals in the text for programs. Returns
+    /// [`Value::None`] if the number is not finite; JSON has null in that case.
     pub(crate) fn decimal(number: f64, decimals: usize) -> Self {
         match number.is_finite() {
             true => Self::Decimal(number, decimals),

@@ -60,9 +60,9 @@ pub enum Format {
 }
 
 impl Format {
-    /// Prints on standard error which transports were left out, and the errors. If the format is a
-    /// table, the transports are not printed here, because the table lists them. The errors are not
-    /// printed here if the table goes to a terminal, because the table lists them, too.
+    /// Prints on standard error the transports that were left out, and the errors. A table lists
+    /// both, so this call prints no transports if the format is a table, and no errors if the table
+    /// has gone to a terminal.
     pub fn tell(self, left_out: &[LeftOut], errors: &[String]) {
         if self != Self::Table {
             left_out.iter().for_each(|out| eprintln!("netgauge: {out}"));
