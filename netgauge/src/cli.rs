@@ -104,8 +104,8 @@ pub struct Cli {
     pub group: GroupArgs,
 }
 
-/// The internal option `--participant`, as the parser shows it in the error for a command line that
-/// chooses no side. The option is not for users.
+/// The part of an error message that names the internal option `--participant`. clap lists this
+/// option for a command line that lacks `--server`, `--connect` and the like.
 const INTERNAL_SIDE: &str = "|--participant[=<NETNS>]";
 
 /// Options that netgauge passes to its own processes. They are not for users.

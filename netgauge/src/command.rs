@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Subcommands, for all work other than measuring as server, client or coordinator.
+//! The subcommands. A command line without a subcommand runs a server, a client or a coordinator.
 //!
 //! A new subcommand needs a file with its arguments and its work, and a variant of [`Command`].
 

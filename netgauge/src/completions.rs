@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Completions of the command line for shells.
+//! Prints a script that completes netgauge's command line in a shell.
 
 use std::io::{self, ErrorKind, Write as _};
 use std::process::ExitCode;

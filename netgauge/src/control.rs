@@ -144,9 +144,9 @@ pub struct PeerGone {
     pub reason: String,
 }
 
-/// One end of the control connection. The connection to a server is a TCP connection. The
-/// connection to a participant that the coordinator started is a pair of sockets if both are on one
-/// host, and otherwise the pipes of ssh.
+/// One end of the control connection. The connection to a server is TCP. The connection to a
+/// process that the coordinator has started is a pair of sockets on the same host, or the pipes of
+/// ssh to another host.
 #[derive(Debug)]
 pub struct Control {
     input: BufReader<File>,
@@ -212,8 +212,8 @@ impl Control {
         })
     }
 
-    /// Wraps the pipes to the process called `name` on another host. That process has started this
-    /// one by ssh.
+    /// Wraps two pipes of ssh. They lead to the process called `name`, which has started this
+    /// process from another host.
     pub fn pipes(input: File, output: File, name: &str) -> Self {
         // SSH_CONNECTION is "CLIENT PORT SERVER PORT", and this host is the server.
         let local = env::var("SSH_CONNECTION").ok().and_then(|connection| {
@@ -290,7 +290,7 @@ impl Control {
     ///
     /// # Errors
     ///
-    /// Fails if the connection is local to a host, because it then has no addresses.
+    /// Fails if the connection is not a TCP connection, because only TCP gives both addresses.
     pub fn addresses(&self) -> Result<(SocketAddr, SocketAddr)> {
         let addresses = self.addresses;
         addresses.context("the control connection has no addresses to go by")
@@ -309,7 +309,7 @@ impl Control {
         Ok(())
     }
 
-    /// Ends this side's half of the connection, so that the peer stops waiting.
+    /// Shuts down this side's sending direction, so that the peer does not wait for more messages.
     pub fn end(&self) {
         // Pipes need no shutdown, because they close when the process ends. The error is ignored
         // because it only says that the connection is already broken.
@@ -392,8 +392,8 @@ impl Control {
         Ok(ready)
     }
 
-    /// Returns whether `input` holds buffered data, which a wait for the descriptor would not
-    /// report.
+    /// Returns whether `input` already holds data from the descriptor. A wait for the descriptor
+    /// does not report such data.
     pub fn has_read_ahead(&self) -> bool {
         !self.input.buffer().is_empty()
     }

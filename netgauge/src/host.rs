@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! This host's network interfaces. Also a function that waits for descriptors.
+//! Looks up this host's network interfaces, and waits for descriptors to become readable.
 
 use std::io;
 use std::net::IpAddr;

@@ -11,7 +11,7 @@
 //! participants. Each participant is a server, or a process in a network namespace. The
 //! [`registry`] lists all patterns. In [`polled`], one thread is client and server.
 //!
-//! Modules import each other in one direction:
+//! The main modules, from the command line down to the sockets:
 //!
 //! ```text
 //! main    cli, command, lab, polled, registry, server

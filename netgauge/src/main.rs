@@ -57,8 +57,7 @@ fn run(cli: &Cli) -> Result<ExitCode> {
         (Some((info, Kind::Group(work))), _) => coordinate(cli, info, work),
         (_, Some(host)) => measure(cli, host),
         (_, None) => {
-            // This call fails if `cli.pattern` is not the name of a pattern, so the error below is
-            // only for other command lines.
+            // An unknown pattern is reported here, so the error below is only for known patterns.
             cli.patterns().map_err(wrong_line)?;
             Err(wrong_line(anyhow!(
                 "{} is measured between two: name the server with --connect, or with -x one of {}",

@@ -17,14 +17,14 @@ use crate::summary::Percent;
 use crate::transport::kind::Kind;
 use crate::transport::{kinds, SocketOptions};
 
-/// Ethernet type of raw packets, host order: "NG" in ASCII. It is not in `linux/if_ether.h`, and
-/// not one of the two experimental types that EDP and ESP use.
+/// Ethernet type of raw packets, host order: "NG" in ASCII. It is neither in `linux/if_ether.h` nor
+/// one of the two experimental types, which EDP and ESP use.
 pub const DEFAULT_ETHERTYPE: u16 = 0x4E47;
 
 /// Port of the server's control connection.
 pub const DEFAULT_PORT: u16 = 2805;
 
-/// The time to wait for a server that is not up yet, without option `--wait`.
+/// The time to wait for a server that is not up yet, for subcommands that lack option `--wait`.
 pub const DEFAULT_WAIT: Duration = Duration::from_secs(10);
 
 /// The value of option -m for all transports.

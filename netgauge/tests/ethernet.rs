@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Measures over raw Ethernet frames, and over IP through named interfaces, between the two ends of
-//! a veth pair in a network namespace of the test. Needs root and the program `ip`.
+//! Measures between the two ends of a veth pair, in a network namespace of the test. Some tests use
+//! raw Ethernet frames, others IP through named interfaces. Needs root and the program `ip`.
 
 mod common;
 

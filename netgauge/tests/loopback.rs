@@ -58,7 +58,8 @@ fn ping_pong_over_tcp_and_udp() {
 
 #[test]
 fn bulk_over_tcp_and_udp() {
-    // Neither size is a multiple of a block, or of the datagrams that are confirmed together.
+    // Neither size is a whole number of blocks, or of groups of datagrams that are confirmed
+    // together.
     let report = complete("-m tcp,udp -x bulk -s 1,5000000 -c 2");
     for run in &report.runs {
         assert_eq!(run.rows.len(), 2);

@@ -276,8 +276,8 @@ fn a_coordinator_that_is_interrupted_takes_the_processes_it_started_with_it() {
     server.await_client();
     let children = format!("/proc/{0}/task/{0}/children", child.id());
     let started = loop {
-        // The file exists only if the kernel was built with CONFIG_PROC_CHILDREN. The coordinator
-        // starts its child before the first round.
+        // The kernel must have CONFIG_PROC_CHILDREN. The file is empty until the coordinator has
+        // started its child, which it does before the first round.
         match std::fs::read_to_string(&children) {
             Ok(text) if text.trim().is_empty() => thread::yield_now(),
             listed => break listed.unwrap().trim().to_owned(),

@@ -54,9 +54,9 @@ fn one_server_serves_client_after_client_in_every_format() {
     let csv = run(server.client(&format!("{options} --format csv")));
     let csv = text(&csv.stdout);
     let (comments, lines): (Vec<_>, Vec<_>) = csv.lines().partition(|line| line.starts_with('#'));
-    // For each pattern, the average number of lines for one transport and one size. setup has two
-    // kinds of times. However, of these two transports only tcp has connections to set up, so the
-    // average is one line.
+    // For each pattern, the average number of lines for one transport and one size. It is one line
+    // for setup: tcp has two lines, for the two kinds of times, and udp has no connections to set
+    // up.
     let kinds_of_times = [1, 1, 4, 1, 1, 1].map(|kinds| 4 * kinds);
     assert_eq!(lines.len(), 1 + kinds_of_times.iter().sum::<usize>());
     assert_eq!(comments.len(), 3, "{csv}");

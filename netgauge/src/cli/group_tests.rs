@@ -104,8 +104,8 @@ fn all_are_those_that_have_streams() {
         names("-x one-many -m all --netns a,b"),
         ["tcp", "esp", "unix", "tipc"].map(|name| (name, true))
     );
-    // `-m all` makes each transport optional: a run leaves it out if it does not work. TCP is an
-    // exception here, because the line names TCP's congestion control.
+    // With `-m all`, a run leaves out a transport that does not work. TCP must work here, because
+    // the command line names a congestion control.
     assert_eq!(
         names("-x many-one -m all --congestion reno --netns a,b")[..2],
         [("tcp", false), ("esp", true)]
