@@ -87,7 +87,7 @@ pub fn serve(listener: &TcpListener, options: &ServerOptions) -> Result<()> {
     }
 }
 
-/// Follows the client or coordinator until it ends the connection.
+/// Serves the client or coordinator until it ends the connection.
 ///
 /// # Errors
 ///

@@ -72,7 +72,8 @@ impl Watch {
         });
         let signals = Signals::catch()?;
         let both = SigSet::from_iter([Signal::SIGINT, Signal::SIGTERM]);
-        // Signals would interrupt calls of the measuring thread, which would then appear to fail.
+        // The signals are blocked in the measuring thread, because they would interrupt its calls,
+        // and the calls would appear to fail.
         both.thread_block().context("blocking signals")?;
         let watched = Arc::clone(&watch);
         thread::Builder::new()

@@ -277,7 +277,7 @@ fn a_coordinator_that_is_interrupted_takes_the_processes_it_started_with_it() {
     let children = format!("/proc/{0}/task/{0}/children", child.id());
     let started = loop {
         // The kernel must have CONFIG_PROC_CHILDREN. The file is empty until the coordinator has
-        // started its child, which it does before the first round.
+        // started its child.
         match std::fs::read_to_string(&children) {
             Ok(text) if text.trim().is_empty() => thread::yield_now(),
             listed => break listed.unwrap().trim().to_owned(),

@@ -3,10 +3,10 @@
 //! Patterns between more than two hosts.
 //!
 //! A [`coordinator`] has a control connection to every participant, and sends [orders](net::orders)
-//! to the participants. The coordinator takes no part in the traffic. A participant is a
-//! `netgauge --server` on its host, or a process that the coordinator
-//! [starts](coordinator::start), here or by ssh. In each participant, a [`worker`] carries the
-//! orders out. The code of its traffic is in [`net`].
+//! to the participants. The coordinator takes no part in the traffic. A participant is a `netgauge
+//! --server` on its host, or a process that the coordinator [starts](coordinator::start), here or
+//! by ssh. In each participant, a [`worker`] carries the orders out. The traffic between
+//! participants is in [`net`].
 //!
 //! ```text
 //! coordinator                 member 0, a server or one of many     the other members

@@ -10,7 +10,7 @@ use crate::sizes::parse_size;
 use crate::transport::kind::Kind;
 use crate::transport::kinds;
 
-/// The longest write to a stream, in bytes. Both sides hold that many in memory.
+/// The longest write to a stream, in bytes. Both sides hold that many bytes in memory.
 pub(super) const MOST_BLOCK: usize = 64 << 20;
 
 /// Options that only some patterns between two hosts have.
@@ -51,7 +51,7 @@ impl PatternArgs {
         Ok(())
     }
 
-    /// Refuses the options if only patterns between more than two hosts are measured.
+    /// Refuses the options, for a command line with a pattern between more than two hosts.
     ///
     /// # Errors
     ///

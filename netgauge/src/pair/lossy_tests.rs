@@ -62,7 +62,7 @@ pub(super) fn controls() -> (Control, Control) {
     )
 }
 
-/// Follows steps until the leader ends the control connection.
+/// Does the follower's part of all steps, until the leader ends the control connection.
 fn follow(pattern: &Pattern, mut transport: Datagrams<Lossy>, mut control: Control) {
     while let Some(message) = control.receive_or_end().unwrap() {
         let Message::Step(step) = message else {

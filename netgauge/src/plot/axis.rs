@@ -18,8 +18,8 @@ pub enum Unit {
 /// How positions on an axis depend on the values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scale {
-    /// Positions depend on the logarithms of the values. Two values with a certain ratio are
-    /// equally far apart everywhere on the axis.
+    /// Positions depend on the logarithms of the values. Equal ratios of values are equal distances
+    /// on the axis.
     Logarithmic,
     /// Positions depend on the values themselves, and the axis begins at 0, so shares of the whole
     /// are visible.

@@ -471,8 +471,8 @@ mod tests {
             let RGBColor(red, green, blue) = chart.styles()[line].colour;
             format!("stroke=\"#{red:02X}{green:02X}{blue:02X}\" stroke-width=\"1\"")
         };
-        // The first stroke of a bar's colour is the bar itself; the bar's ends have the axis's
-        // colour.
+        // A bar is the first stroke of its colour and width. The strokes at its ends are drawn
+        // later.
         let bar = |line: usize| -> Vec<f64> {
             let element = svg
                 .split("<polyline")

@@ -28,8 +28,8 @@ pub enum PlotKind {
     Comparison,
 }
 
-/// The word in the names of overheads. An overhead is the time in which a call occupies the
-/// processor.
+/// The word that the names of all overheads contain. An overhead is the time in which a call
+/// occupies the processor.
 const OVERHEAD: &str = "overhead";
 
 /// The name of the time of a whole transfer. This time counts as a latency only if the results

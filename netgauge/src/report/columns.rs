@@ -115,7 +115,7 @@ pub(crate) fn field<'a, L, V: Into<Value>>(
     }
 }
 
-/// The part of a line that follows the run: a row, or the error of a failed run.
+/// The part of a line after the run: a row, or the error of a failed run.
 pub(crate) enum Rest<'a, T> {
     Row(T),
     Error(&'a str),

@@ -10,13 +10,13 @@ use super::columns::{self, field, Field, Rest, Value};
 use super::{Measured, Report, Row, Run};
 use crate::summary::Summary;
 
-/// A line of a run: one kind of times of a row, or the run's error.
+/// A line of a run: a row's times of one kind, or the run's error.
 struct Line<'a> {
     run: &'a Run,
     rest: Rest<'a, Times<'a>>,
 }
 
-/// One kind of times of a row.
+/// A row's times of one kind, such as the sending calls.
 struct Times<'a> {
     row: &'a Row,
     name: &'static str,
@@ -33,7 +33,7 @@ pub(super) fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     columns::write_csv(&fields(report), &lines, out)
 }
 
-/// Returns all kinds of times of one row.
+/// Returns the times of a row, one entry for each kind.
 fn times_of(row: &Row) -> Vec<Times<'_>> {
     let all = row.measured.all_times().into_iter();
     all.map(|(name, times)| Times { row, name, times })

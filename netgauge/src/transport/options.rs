@@ -123,8 +123,8 @@ impl Takes {
         receive_buffer: false,
     };
 
-    /// The value for sockets that never gather small writes, and that send through a device that
-    /// the kernel can poll.
+    /// The value for sockets that send through a device. The kernel can poll the device, and the
+    /// sockets never gather small writes.
     pub(super) const DEVICE: Self = Self {
         busy_poll: true,
         send_buffer: true,

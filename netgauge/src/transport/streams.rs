@@ -44,7 +44,7 @@ pub(super) trait Protocol: Sync + fmt::Debug + 'static {
 /// A function that connects to a certain listening socket, once per call.
 pub type Way<S> = Box<dyn Fn() -> Result<S>>;
 
-/// A function that makes a transport of a connection.
+/// A function that makes a transport from a connection.
 type Wrap<S> = fn(S, &Context) -> Result<Box<dyn Transport>>;
 
 /// Prepares a transport over one connection with the peer. `wrap` makes the transport from the
@@ -76,8 +76,8 @@ pub trait StreamKind: Sync + fmt::Debug {
     /// Fails with the socket's error.
     fn listen(&self, context: &Context) -> Result<StreamListener>;
 
-    /// Resolves the address of a listening socket, and returns a function that connects to it. All
-    /// look-ups are done before, because the calls of the function are timed.
+    /// Resolves the address of a listening socket, and returns a function that connects to it. Its
+    /// calls may be timed, so all look-ups are done before.
     ///
     /// # Errors
     ///

@@ -303,8 +303,8 @@ impl Group {
         Ok(true)
     }
 
-    /// Waits until all of `whom` answer `wanted` to the last order; `take` is called with their
-    /// earlier answers.
+    /// Waits until all of `whom` answer `wanted` to the last order. Passes their other answers to
+    /// `take`.
     ///
     /// # Errors
     ///

@@ -350,8 +350,8 @@ impl<'a> Exchange<'a> {
         Ok(())
     }
 
-    /// Processes `word`, a byte that is not part of a message. Only member 0 accepts such bytes, as
-    /// reports of other members.
+    /// Processes `word`, a byte that is not part of a message. Only member 0 accepts such bytes:
+    /// they are reports of other members.
     fn hear(&mut self, link: usize, word: u8) -> Result<()> {
         let is_told = self.number == CLOCK && !self.gathers;
         let state = &mut self.states[link];
