@@ -124,6 +124,8 @@ H(void, tcp_inherit, (struct sock *to, const struct sock *from), sock_valbool_fl
 H(void, sk_inherit_times, (struct sock *to, const struct sock *from), unsigned long times = READ_ONCE(from->sk_flags) & SK_FLAGS_TIMESTAMP; if (!times || to->sk_flags & SK_FLAGS_TIMESTAMP) return; to->sk_flags |= times; net_enable_timestamp())
 H(void, sk_inherit_txtime, (struct sock *to, const struct sock *from), to->sk_txtime_deadline_mode = from->sk_txtime_deadline_mode; to->sk_txtime_report_errors = from->sk_txtime_report_errors)
 H(u32, tcp_user_timeout, (const struct sock *sk), return READ_ONCE(inet_csk(sk)->icsk_user_timeout))
+/* Releases a port that the user has not chosen, like tcp_set_state(), which modules cannot call. */
+H(void, tcp_release_port, (struct sock *sk), if (sk->sk_state == TCP_CLOSE && inet_csk(sk)->icsk_bind_hash && !(sk->sk_userlocks & SOCK_BINDPORT_LOCK)) sk->sk_prot->put_port(sk))
 H(bool, tcp_is_corked, (const struct sock *sk), return tcp_sk(sk)->nonagle & TCP_NAGLE_CORK)
 H(bool, tcp_is_nodelay, (const struct sock *sk), return tcp_sk(sk)->nonagle & TCP_NAGLE_OFF)
 H(bool, tcp_tells_unread, (const struct sock *sk), return tcp_sk(sk)->recvmsg_inq)

@@ -35,6 +35,7 @@ use crate::{
         socket,
     },
 };
+use core::mem;
 use kernel::ffi::c_long;
 
 /// Maximum number of times that one call of [`look`] examines the attempt. The second time is
@@ -300,6 +301,34 @@ fn look<'a, M: Mapped>(
     Ok(())
 }
 
+/// Takes a port for an attempt that waits for the host, because the program asks for its name.
+/// TCP's `connect` would have taken one. If none is free, the name has the port 0.
+#[cold]
+pub(super) fn take_port<M: Mapped>(call: &StreamCall<'_, M>, companion: &Companion<M>) {
+    let record = &companion.record;
+    let mut attempt = record.decide();
+    let Some(asking) = &mut *attempt else {
+        return;
+    };
+    let waits = record.phase() == Phase::Asking && call.own_end().port == 0;
+    if waits && call.take_port().is_ok() {
+        asking.has_port = true;
+        let mut guard = companion.sock().lock();
+        if let Some(ends) = &mut guard.locked().state.mapped {
+            ends.source.port = call.own_end().port;
+        }
+    }
+}
+
+/// Releases the port that [`take_port`] took for the attempt, which TCP does not repeat.
+pub(super) fn release_port<M: Mapped>(call: &StreamCall<'_, M>, attempt: &mut Option<Attempt>) {
+    if let Some(Attempt { has_port, .. }) = attempt {
+        if mem::take(has_port) {
+            call.release_port();
+        }
+    }
+}
+
 /// Returns whether the connection of `plan` from port `own` is open already. ESP looks up
 /// connections by ports and Ethernet addresses. So the lookup may find a different connection: one
 /// between other IP addresses, or one that is not mapped.
@@ -437,7 +466,7 @@ pub(super) fn advance<M: Mapped>(call: &StreamCall<'_, M>) -> Backend {
         Err(_) => Statistic::MappedTcpError,
     };
     record.set_phase(Phase::Fallback);
-    if let Some(attempt) = &*attempt {
+    if let Some(attempt) = &mut *attempt {
         if reason == Statistic::MappedTcpSilent {
             // The peer may have unloaded the module, so it is queried before the next attempt.
             net_state.edp_peers.doubt(&attempt.to);
@@ -459,16 +488,22 @@ fn note_tcp<M: Mapped>(call: &StreamCall<'_, M>, reason: Statistic) {
 fn switch<M: Mapped>(
     call: &StreamCall<'_, M>,
     record: &Record,
-    attempt: &Attempt,
+    attempt: &mut Attempt,
     reason: Statistic,
 ) {
     note_tcp(call, reason);
     record.note_switch();
     match call.connect(attempt.name(), true) {
-        Ok(()) | Err(EINPROGRESS) => {}
+        // From now on, TCP releases the port if its attempt fails.
+        Ok(()) | Err(EINPROGRESS) => attempt.has_port = false,
         // Another call has begun to connect.
-        Err(EALREADY | EISCONN) if !call.is_unconnected() => {}
-        Err(error) => call.report_error(error),
+        Err(EALREADY | EISCONN) if !call.is_unconnected() => attempt.has_port = false,
+        Err(error) => {
+            if mem::take(&mut attempt.has_port) {
+                call.release_port();
+            }
+            call.report_error(error);
+        }
     }
 }
 
@@ -541,6 +576,7 @@ fn end_attempt<M: Mapped>(
     if let Some(attempt) = attempt {
         attempt.give_up(error);
     }
+    release_port(call, attempt);
     call.report_error(error);
     record.set_phase(Phase::Tcp);
     call.set_asked(false);
@@ -552,7 +588,7 @@ pub(super) fn give_up<M: Mapped>(
     call: &StreamCall<'_, M>,
     companion: &Companion<M>,
 ) -> Option<Result> {
-    let _decision = companion.record.decide();
+    let mut attempt = companion.record.decide();
     let phase = companion.record.phase();
     if phase == Phase::Asking {
         // As in TCP while its SYN is in flight, a call that waits gets the error.
@@ -561,6 +597,7 @@ pub(super) fn give_up<M: Mapped>(
         sock.shared().asking.note_news();
         call.report_error(ECONNRESET);
         NetState::of(sock.net()).mapped_askers.leave(sock);
+        release_port(call, &mut attempt);
         leave_to_tcp(call, companion);
         return Some(Ok(()));
     }
@@ -569,6 +606,7 @@ pub(super) fn give_up<M: Mapped>(
     if phase != Phase::Connecting || !socket::stop_connecting(&call.on(companion)) {
         return None;
     }
+    release_port(call, &mut attempt);
     leave_to_tcp(call, companion);
     Some(Ok(()))
 }

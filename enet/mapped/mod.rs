@@ -251,6 +251,9 @@ impl Streams for Mapped {
 
     fn name(call: &Call<'_>, companion: &Companion<Self>, end: End) -> Result<(InternetEnd, u32)> {
         let sock = companion.sock();
+        if matches!(end, End::Own) && companion.record.phase() == Phase::Asking {
+            connect::take_port(call, companion);
+        }
         let mapped = sock.lock().locked().state.mapped.ok_or(ENOTCONN)?;
         let (own, peer) = match companion.record.is_accepted() {
             true => (&mapped.destination, &mapped.source),
@@ -362,6 +365,7 @@ fn disconnect<'a>(
     // `set_served` comes first because calls read the phase without locking the decision. A call
     // that reads the new phase must find that TCP serves the socket.
     call.set_served(false);
+    connect::release_port(call, attempt);
     companion.record.set_phase(Phase::Tcp);
     call.set_asked(false);
     if asked {

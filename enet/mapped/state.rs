@@ -57,6 +57,9 @@ pub(super) struct Attempt {
     /// The destination as an ESP address, if ESP's SYN was sent.
     pub(super) to: crate::address::Address,
     pub(super) deadlines: Deadlines,
+    /// Whether TCP's socket was bound to a port for this attempt, because the program asked for its
+    /// name.
+    pub(super) has_port: bool,
     /// If another call has abandoned the attempt, the error that `connect` returns. TCP then does
     /// not repeat the attempt.
     given_up: Option<Error>,
@@ -74,6 +77,7 @@ impl Attempt {
             len: name.len().min(NAME_MAX),
             to,
             deadlines: Deadlines::default(),
+            has_port: false,
             given_up: None,
         }
     }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! Operations on the TCP socket in front of a companion. They return the TCP socket's own address,
-//! and sleep on its wait queue. They read its state under its lock, which orders the reader with
-//! other calls.
+//! give it a port, and sleep on its wait queue. They read its state under its lock, which orders
+//! the reader with other calls.
 //!
 //! C header: [`include/net/inet_sock.h`](srctree/include/net/inet_sock.h)
 
@@ -61,6 +61,39 @@ impl<M: Streams> StreamCall<'_, M> {
         // SAFETY: This call has locked the socket above.
         unsafe { bindings::release_sock(sk) };
         state
+    }
+
+    /// Binds TCP's socket to a free port, as TCP's `connect` does. The socket may already be bound
+    /// to an address. A socket that leaves the choice of the port to `connect`
+    /// (`IP_BIND_ADDRESS_NO_PORT`) stays without a port.
+    ///
+    /// # Errors
+    ///
+    /// The errors of TCP's `bind`. `EINVAL` if the socket has a port or a connection.
+    pub(crate) fn take_port(&self) -> Result {
+        let own = self.own_end();
+        let mut name = [0_u64; 16];
+        let call = self.inet_ops().bind.ok_or(EOPNOTSUPP)?;
+        let name = name.as_mut_ptr();
+        // SAFETY: The socket is TCP's. The helper writes at most a `sockaddr_in6`, for which the
+        // aligned memory has room, and returns the length of the address, which `bind` reads.
+        to_result(unsafe {
+            let address = own.address.as_ptr();
+            let len = bindings::inet_write_name(name.cast(), self.is_v6(), address, 0, 0);
+            call(self.socket, name.cast(), len)
+        })
+    }
+
+    /// Releases the port that [`Self::take_port`] has bound, unless TCP's socket has a connection.
+    pub(crate) fn release_port(&self) {
+        let sk = self.sock().as_ptr();
+        // SAFETY: The socket is TCP's. The call may sleep and has not locked the socket. It locks
+        // the socket, as the function between requires, and then releases it.
+        unsafe {
+            bindings::lock_sock_nested(sk, 0);
+            bindings::tcp_release_port(sk);
+            bindings::release_sock(sk);
+        }
     }
 
     /// Sleeps until `ready` returns true, for `timeout` at most.

@@ -160,8 +160,8 @@ macro_rules! behaviours {
 }
 pub(crate) use behaviours;
 
-/// Returns all behaviours as scenarios. Behaviours of streams occur again for each [`Path`] of
-/// mapped sockets.
+/// Returns all behaviours as scenarios. Behaviours of streams occur again for mapped sockets: over
+/// TCP, over ESP, and over ESP between addresses of IPv6.
 pub fn all() -> Vec<&'static Scenario> {
     comparisons().map(Comparison::scenario).collect()
 }

@@ -372,10 +372,21 @@ fn trace(lab: &Lab, kind: (i32, i32)) -> Result<Vec<String>> {
         let errno = result.err().and_then(|error| error.raw_os_error());
         seen.push(format!("{what}: {errno:?}"));
     };
+    let port = |socket: &Socket| -> Result<u16> {
+        let name = socket.local_name()?;
+        Ok(u16::from_be_bytes([name[2], name[3]]))
+    };
+    let other_on = |port: u16| -> Result<std::io::Result<()>> {
+        let other = stream(&lab.a, kind.0, kind.1)?;
+        Ok(other.bind_bytes(&internet([0; 4], port)))
+    };
     let client = stream(&lab.a, kind.0, kind.1)?;
     client.set_nonblocking(true)?;
     see("connect", client.connect_bytes(&to));
+    let first = port(&client)?;
+    see(&format!("has a port: {}", first != 0), Ok(()));
     see("again", client.connect_bytes(&to));
+    see(&format!("keeps it: {}", port(&client)? == first), Ok(()));
     see("bind", client.bind_bytes(&internet([0; 4], 0)));
     see("listen", client.listen(1));
     see("getpeername", client.peer_name().map(drop));
@@ -387,10 +398,14 @@ fn trace(lab: &Lab, kind: (i32, i32)) -> Result<Vec<String>> {
     let error = client.pending_error()?;
     see(&format!("events {events:#x}, SO_ERROR {error}"), Ok(()));
     see("shutdown", client.shutdown(libc::SHUT_RDWR));
+    see("bind another to its port", other_on(first)?);
     let events = client.poll(libc::POLLIN | libc::POLLOUT, Duration::ZERO)?;
     see(&format!("events behind it {events:#x}"), Ok(()));
     see("after shutdown", client.connect_bytes(&to));
+    see(&format!("has a port: {}", port(&client)? != 0), Ok(()));
+    let second = port(&client)?;
     see("disconnect", client.connect_bytes(&[0; 16]));
+    see("bind another to its port", other_on(second)?);
     see("after disconnecting", client.connect_bytes(&to));
     let client = stream(&lab.a, kind.0, kind.1)?;
     client.set_timeout(libc::SO_SNDTIMEO, Duration::from_millis(50))?;
