@@ -46,9 +46,9 @@ impl Mac {
 }
 
 /// A network device. It is only borrowed: from an RCU read section in which it was found, or from
-/// the kernel for the duration of a call. There is no owned reference, because `ip link del` would
-/// have to wait for it. The holder of the reference may take long, for instance because it faults
-/// on user memory or waits for a lock.
+/// the kernel for the duration of a call. The module keeps no counted reference, because `ip link
+/// del` would have to wait until the reference is dropped. That could take long, for instance if
+/// its holder faults on user memory or waits for a lock.
 #[repr(transparent)]
 pub(crate) struct Device(Opaque<bindings::net_device>);
 
@@ -294,10 +294,10 @@ impl Device {
     /// Passes a complete frame to the receive path, as if the device had received it.
     fn loop_back(&self, skb: Skb) -> Result {
         let raw = skb.into_raw();
-        // SAFETY: The buffer is ours, and `netif_rx` takes it over. Before that, the buffer gets
-        // its transmit timestamps, and the protocol, which a driver would have set. It loses its
-        // sending socket, since a receiver will hold the buffer. The frame starts with the Ethernet
-        // header that `eth_type_trans` reads.
+        // SAFETY: The buffer is ours, and `netif_rx` takes it over. Before that, the buffer is
+        // prepared like a frame from a driver: transmit timestamps are taken, the sending socket is
+        // removed, since a receiver will hold the buffer, and the protocol is set. The frame starts
+        // with the Ethernet header that `eth_type_trans` reads.
         let verdict = unsafe {
             if !bindings::netif_running(self.as_ptr()) {
                 bindings::kfree_skb(raw);

@@ -185,8 +185,8 @@ impl<P: Operations> Vtable<P> {
         proto.release_cb = Some(super::timer::release_cb::<P>);
         proto.ioctl = Some(answer::<P>);
         // `owner` stays null for a protocol whose sockets outlive their descriptors. While there is
-        // a descriptor, it pins the module by `ops.owner`. A connection without one only waits for
-        // its peer's close, and must not block module exit, which ends the connection.
+        // a descriptor, it pins the module by `ops.owner`. A connection without a descriptor only
+        // waits for its peer's close, and must not block module exit, which ends the connection.
         let ops = Self::stream_ops();
         let record_ops = bindings::proto_ops {
             sendmsg: Some(send_record::<P>),
@@ -243,7 +243,7 @@ impl<P: Operations> Vtable<P> {
     }
 }
 
-/// A descriptor for which a socket is being created.
+/// The descriptor (`struct socket`) for which a `socket` call creates a socket (`struct sock`).
 pub(crate) struct NewSocket<'a> {
     net: *mut bindings::net,
     socket: *mut bindings::socket,
@@ -383,7 +383,8 @@ impl<F: Family> Drop for FamilyRegistration<F> {
 
 /// # Safety
 ///
-/// Called by the core, with a valid namespace and a new descriptor that has no socket.
+/// Called by the core, with a valid namespace, and with a new `struct socket` whose `sk` is not set
+/// yet.
 unsafe extern "C" fn create<F: Family>(
     net: *mut bindings::net,
     socket: *mut bindings::socket,
@@ -405,7 +406,7 @@ unsafe extern "C" fn create<F: Family>(
 ///
 /// # Safety
 ///
-/// `socket` is the descriptor of a running call on a socket of `P`.
+/// `socket` is the `struct socket` of a running call, and its `sk` is a socket of `P`.
 #[inline]
 unsafe fn of<'a, P: Operations>(socket: *mut bindings::socket) -> &'a Sock<P> {
     // SAFETY: By the caller's promise, the running call holds the descriptor, which holds the
@@ -449,7 +450,7 @@ unsafe extern "C" fn backlog<P: Protocol>(
 
 /// # Safety
 ///
-/// Called by the core, once for each descriptor. If the descriptor has a socket, it is of `P`.
+/// Called by the core, once for each `struct socket`. Its `sk` is null or a socket of `P`.
 unsafe extern "C" fn release<P: Operations>(socket: *mut bindings::socket) -> c_int {
     // SAFETY: The core calls this once for a descriptor. `sk` is null if `create` failed. The
     // descriptor's reference is dropped after the protocol's `release`.
@@ -500,15 +501,14 @@ unsafe extern "C" fn connect<P: Operations>(
 
 /// # Safety
 ///
-/// Called by the core, in an `accept` call on a socket of `P`, with a descriptor that has no socket
-/// and valid arguments.
+/// Called by the core, in an `accept` call on a socket of `P`, with valid arguments. `new` is a
+/// `struct socket` whose `sk` is not set yet.
 unsafe extern "C" fn accept<P: Operations>(
     socket: *mut bindings::socket,
     new: *mut bindings::socket,
     arg: *mut bindings::proto_accept_arg,
 ) -> c_int {
-    // SAFETY: The call runs on `socket`. `arg` is valid, and `new` is a descriptor without a
-    // socket.
+    // SAFETY: The call runs on `socket`. `arg` is valid, and the `sk` of `new` is not set yet.
     unsafe {
         let nonblocking = (*arg).flags & bindings::O_NONBLOCK as c_int != 0;
         let new = NewDescriptor::new(new);

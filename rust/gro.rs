@@ -55,7 +55,7 @@ pub(crate) struct Held {
     pub(crate) size: u16,
 }
 
-/// Whether further packets may be merged.
+/// Whether further packets may be merged into the buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum More {
     May,

@@ -232,7 +232,8 @@ pub(crate) struct StreamCall<'a, M: Streams> {
 impl<'a, M: Streams> StreamCall<'a, M> {
     /// # Safety
     ///
-    /// `socket` is a descriptor of `M`'s tables with a socket, held for as long as `'a`.
+    /// `socket` is a valid `struct socket` with one of `M`'s tables and with its `sk` set. It is
+    /// held for as long as `'a`.
     unsafe fn new(socket: *mut bindings::socket) -> Self {
         StreamCall {
             socket,

@@ -37,8 +37,8 @@ impl Net {
     }
 }
 
-/// The structure that the kernel keeps while the registration lasts, filled in by
-/// [`Registration::new`].
+/// The functions that the kernel calls for each namespace, filled in by [`Registration::new`]. The
+/// kernel keeps this structure while the registration lasts.
 pub(crate) struct Operations<T: PerNet> {
     /// Whether there is or was a registration. Only that registration writes the other fields.
     taken: AtomicBool,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Notifier blocks in the kernel's chains.
+//! Registers functions in the kernel's notifier chains.
 //!
 //! C header: [`include/linux/notifier.h`](srctree/include/linux/notifier.h)
 

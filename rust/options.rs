@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! User memory of `getsockopt`, `setsockopt` and `ioctl`.
+//! Access to the user memory that `getsockopt`, `setsockopt` and `ioctl` read and write.
 //!
 //! C header: [`include/linux/uaccess.h`](srctree/include/linux/uaccess.h)
 
@@ -31,8 +31,8 @@ impl OptionBuffer {
         }
     }
 
-    /// Writes as many of `bytes` as the user memory has room for, and writes the number of bytes
-    /// written to the user's length.
+    /// Writes as many of `bytes` as the user memory has room for, and stores their number in the
+    /// user's length.
     ///
     /// # Errors
     ///

@@ -22,7 +22,7 @@ pub(crate) trait Expire: Send + Sync + Sized + 'static {
 pub(crate) struct OwnedTimer<T: Expire> {
     timer: UnsafeCell<bindings::hrtimer>,
     value: T,
-    /// The kernel keeps a pointer to the timer.
+    /// The value must not move, because the kernel keeps a pointer to the timer.
     _pinned: PhantomPinned,
 }
 

@@ -191,7 +191,8 @@ pub(crate) trait Files: Sized + 'static {
     fn make(directory: &mut Directory) -> Result;
 }
 
-/// The structure that the kernel keeps while the registration lasts.
+/// The structure with which the files are registered. The kernel keeps it while the
+/// [`Registration`] lasts.
 pub(crate) struct Operations<F: Files>(namespace::Operations<State<F>>);
 
 impl<F: Files> Operations<F> {
@@ -264,7 +265,7 @@ unsafe impl Sync for Directory {}
 /// beginning of the file.
 #[repr(C)]
 struct Reader {
-    /// The part of the data that the core uses.
+    /// The data that the core itself keeps, namely the file's namespace.
     net: bindings::seq_net_private,
     place: Place,
     /// Whether no line is left.

@@ -50,7 +50,7 @@ pub(crate) enum NoHop {
     NoNeighbour { ifindex: u32, source: IpAddr },
 }
 
-/// The bytes of an IPv4 address as the core's functions take them.
+/// Returns an IPv4 address in the form that the core's functions take.
 fn word(ip: Ipv4Addr) -> u32 {
     u32::from_ne_bytes(ip.octets())
 }
@@ -155,10 +155,11 @@ impl Drop for Route {
     }
 }
 
-/// Returns whether two conditions hold. On `device`, the neighbour with address `ip` has the
-/// Ethernet address `mac`. And packets to `ip` from this host's address `own` would leave by
-/// `device` without a gateway. The neighbour table alone does not show the second: the core enters
-/// the sender of every solicitation or request, even if the sender's address is of another network.
+/// Returns whether two conditions hold. First, on `device`, the neighbour with address `ip` has the
+/// Ethernet address `mac`. Second, packets to `ip` from this host's address `own` would leave by
+/// `device` without a gateway. The neighbour table alone does not show the second condition: the
+/// core enters the sender of every solicitation or request, even if the sender's address is of
+/// another network.
 pub(crate) fn is_neighbour(device: &Device, ip: IpAddr, own: IpAddr, mac: Mac) -> bool {
     neighbour(device, ip) == Some(mac)
         && Route::back(device, ip, own).is_some_and(|r| r.is_on_link())

@@ -389,8 +389,8 @@ impl Buffer {
     #[inline]
     pub(super) unsafe fn prepend(&mut self, bytes: &[u8]) {
         let skb = self.as_ptr();
-        // SAFETY: By the caller's promise, the data still start in the buffer's memory, and the
-        // bytes in front of them are exclusively ours.
+        // SAFETY: By the caller's promise, at least `bytes.len()` bytes of the buffer's memory
+        // precede the data, and these bytes are exclusively ours.
         unsafe {
             let to = (*skb).data.sub(bytes.len());
             ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len());

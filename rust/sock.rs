@@ -68,8 +68,9 @@ pub(crate) trait Protocol: Sized + 'static {
     type Shared: Send + Sync;
     /// Data guarded by the socket lock.
     type State: Default + Send;
-    /// The value that each socket has in [`SockLists`](super::sock_list::SockLists), stored beside
-    /// the socket's links.
+    /// The type of a value that each socket stores beside its links, for the owner of the
+    /// [`SockLists`](super::sock_list::SockLists) that the socket belongs to. For instance, a
+    /// scheduler keeps its state of the socket there.
     type Slot: Default + Send;
     /// Whether the protocol wakes writers itself. If so, a packet that leaves its device does not
     /// wake them (`SOCK_USE_WRITE_QUEUE`).

@@ -31,7 +31,8 @@ use core::{
 /// For a given `sock`, [`of`](Self::of) always returns the same field. No other implementation
 /// returns this field.
 pub(crate) unsafe trait Link<P: Protocol>: Sized + 'static {
-    /// The value that each socket has in the lists, stored beside the links.
+    /// The type of a value that each socket stores beside its links, for the owner of the lists.
+    /// For instance, a scheduler keeps its state of the socket there.
     type Slot: Default + Send;
     /// Returns the links of a socket.
     fn of(sock: &Sock<P>) -> &Links<P, Self>;

@@ -143,7 +143,7 @@ impl RawSock {
         self.stamp_counter().store(0, Relaxed);
     }
 
-    /// Returns whether sends are numbered.
+    /// Returns whether the socket numbers its timestamps (`SOF_TIMESTAMPING_OPT_ID`).
     pub(super) fn numbers_stamps(&self) -> bool {
         self.stamp_flags() & ENET_STAMP_NUMBERS != 0
     }

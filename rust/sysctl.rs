@@ -55,7 +55,8 @@ pub(crate) trait PerNamespace: Numbers + Sized {
     fn of(net: &Net) -> Arc<Self>;
 }
 
-/// The structure that the kernel keeps while the registration lasts.
+/// The structure with which the files are registered. The kernel keeps it while the
+/// [`Registration`] lasts.
 pub(crate) struct Operations<N: PerNamespace>(namespace::Operations<Directory<N>>);
 
 impl<N: PerNamespace> Operations<N> {

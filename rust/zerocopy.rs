@@ -93,8 +93,8 @@ impl Message<'_> {
     }
 
     /// Returns whether the bytes of a send call on `sock` may stay in place. A call that passes its
-    /// own notice does not need the socket's option. Pages from `splice` may not stay, since they
-    /// do not belong to the program.
+    /// own notice does not need the socket's option. Pages from `splice` must not stay in place,
+    /// since they do not belong to the program.
     #[inline]
     pub(crate) fn may_stay_in_place(&self, sock: &RawSock) -> bool {
         let may = sock.sends_in_place() || self.lent_notice().is_some();
@@ -133,7 +133,7 @@ impl Message<'_> {
         let raw = unsafe {
             let front = sock.front();
             let own = front == sock.as_ptr();
-            // The notice refers to the socket for as long as any buffer refers to it.
+            // The notice refers to the socket as long as any buffer refers to the notice.
             if own && !P::vtable().pin(sock) {
                 return Err(ENOBUFS);
             }
@@ -182,7 +182,7 @@ impl Message<'_> {
         }
     }
 
-    /// Returns the notice that the call passes.
+    /// Returns the notice that the caller of a zero-copy send passes with the message, if any.
     fn lent_notice(&self) -> Option<NonNull<bindings::ubuf_info>> {
         if !self.asks_in_place() {
             return None;

@@ -59,7 +59,8 @@ pub(crate) struct Call<'a, P: Protocol> {
 impl<'a, P: Protocol> Call<'a, P> {
     /// # Safety
     ///
-    /// `socket` is a descriptor with a socket of `P`, held for as long as `'a`.
+    /// `socket` is a valid `struct socket` that is held for as long as `'a`, and its `sk` is a
+    /// socket of `P`.
     #[inline]
     pub(super) unsafe fn new(socket: *mut bindings::socket) -> Self {
         Call {
@@ -86,7 +87,7 @@ impl<'a, P: Protocol> Call<'a, P> {
         self.sock
     }
 
-    /// Returns a reference to the socket.
+    /// Takes a reference to the socket.
     pub(crate) fn hold(&self) -> SockRef<P> {
         // SAFETY: The descriptor holds the socket, so its reference count is not zero. The new
         // reference is ours.
@@ -163,14 +164,14 @@ impl<P: Protocol> Drop for Closing<'_, P> {
     }
 }
 
-/// A new descriptor without a socket, which the core passes to `accept`.
+/// The new `struct socket` that the core passes to `accept`. Its `sk` is not set yet.
 pub(crate) struct NewDescriptor<'a>(*mut bindings::socket, PhantomData<&'a mut bindings::socket>);
 
 impl NewDescriptor<'_> {
     /// # Safety
     ///
-    /// `socket` is a descriptor without a socket, and no one else uses it as long as this value
-    /// exists.
+    /// `socket` is a valid `struct socket` whose `sk` is not set yet. No one else uses it as long
+    /// as this value exists.
     pub(super) unsafe fn new(socket: *mut bindings::socket) -> Self {
         NewDescriptor(socket, PhantomData)
     }
@@ -184,8 +185,8 @@ impl NewDescriptor<'_> {
     pub(crate) fn graft<P: Protocol>(self, child: &mut Locked<'_, P>) -> Result {
         let child = child.sock();
         // SAFETY: The child is locked, so no other call grafts it at the same time, and a child
-        // gets a descriptor only here. The descriptor has no socket yet. The descriptor's `release`
-        // drops the reference that `sock_hold` takes.
+        // gets a descriptor only here. The `sk` of the descriptor is not set yet. The descriptor's
+        // `release` drops the reference that `sock_hold` takes.
         unsafe {
             if !(*child.as_ptr()).sk_socket.is_null() || child.is_dead() {
                 return Err(EINVAL);

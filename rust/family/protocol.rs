@@ -32,7 +32,7 @@ use core::{
 use kernel::ffi::c_int;
 
 impl<P: Protocol> Vtable<P> {
-    /// Allocates a socket, and the tables behind it, for the core's functions.
+    /// Allocates a socket that the core serves through these tables.
     ///
     /// # Errors
     ///

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The new descriptor of an `accept` call.
+//! Gives the new descriptor of an `accept` call a connection of TCP or of a companion.
 
 use super::{tables::IPPROTO_TCP, *};
 
-/// A new descriptor without a socket, for a connection of TCP or of a companion.
+/// The new `struct socket` of an `accept` call, for a connection of TCP or of a companion. Its `sk`
+/// is not set until it gets the connection.
 pub(crate) struct NewStream<'a, M: Streams> {
     socket: *mut bindings::socket,
     argument: *mut bindings::proto_accept_arg,
@@ -14,8 +15,8 @@ pub(crate) struct NewStream<'a, M: Streams> {
 impl<M: Streams> NewStream<'_, M> {
     /// # Safety
     ///
-    /// `socket` is a descriptor with `M`'s `tcp_ops` and without a socket. No one else uses the
-    /// descriptor as long as this value exists. `argument` belongs to the `accept` call.
+    /// `socket` is a valid `struct socket` with `M`'s `tcp_ops`, and its `sk` is not set yet. No
+    /// one else uses it as long as this value exists. `argument` belongs to the `accept` call.
     pub(super) unsafe fn new(
         socket: *mut bindings::socket,
         argument: *mut bindings::proto_accept_arg,
@@ -54,8 +55,8 @@ impl<M: Streams> NewStream<'_, M> {
             return Err(EINVAL);
         }
         let call = listener.inet_ops().accept.ok_or(EOPNOTSUPP)?;
-        // SAFETY: The listener is TCP's, the new descriptor has no socket, and `argument` belongs
-        // to the call.
+        // SAFETY: The listener is TCP's, the `sk` of the new descriptor is not set yet, and
+        // `argument` belongs to the call.
         let result = to_result(unsafe {
             (*self.argument).flags |= bindings::O_NONBLOCK as c_int;
             call(listener.socket, self.socket, self.argument)

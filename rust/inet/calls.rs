@@ -139,8 +139,8 @@ pub(super) unsafe extern "C" fn listen<M: Streams>(
 
 /// # Safety
 ///
-/// Called by the core, in an `accept` call on a descriptor of this module, with a descriptor that
-/// has no socket, and valid arguments.
+/// Called by the core, in an `accept` call on a descriptor of this module, with valid arguments.
+/// `new` is a `struct socket` whose `sk` is not set yet.
 pub(super) unsafe extern "C" fn accept<M: Streams>(
     socket: *mut bindings::socket,
     new: *mut bindings::socket,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `TCP_INFO` of a companion's connection.
+//! Answers `TCP_INFO` for a companion's connection.
 //!
 //! C header: [`include/uapi/linux/tcp.h`](srctree/include/uapi/linux/tcp.h)
 

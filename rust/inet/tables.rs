@@ -12,25 +12,25 @@ pub(super) const IPPROTO_TCP: u32 = bindings::IPPROTO_TCP;
 pub(crate) struct Table {
     /// TCP's own table for its sockets.
     tcp: *mut bindings::proto,
-    /// A copy of TCP's table, except for `init` and the owner. Sockets are allocated with this
-    /// table, and use TCP's own table from [`init`] on.
+    /// A copy of TCP's table with a different `init` and a different owner. Sockets are allocated
+    /// with this table, and use TCP's own table from [`init`] on.
     ///
     /// This table stays the `sk_prot_creator` of a socket until a call [hands over](hand_over) the
     /// socket. Until then the socket holds the module, because nothing else holds the module while
     /// the core creates the socket. If the creation fails, the core drops the socket's reference to
     /// the module.
     proto: bindings::proto,
-    /// A copy of TCP's table, except for the functions of [`serving`](super::serving), which
-    /// `io_uring` calls or compares. A TCP socket has this table while its companion serves the
-    /// descriptor's calls.
+    /// A copy of TCP's table in which the functions of [`serving`](super::serving) replace TCP's
+    /// own. `io_uring` calls them, or compares them with TCP's. A TCP socket has this table while
+    /// its companion serves the descriptor's calls.
     serving: bindings::proto,
     /// TCP's own calls: `inet_stream_ops` or `inet6_stream_ops`.
     inet_ops: *const bindings::proto_ops,
-    /// The calls of a descriptor that only TCP's socket serves: TCP's own, except for the owner and
-    /// the calls that may lead to a companion.
+    /// The calls of a descriptor that only TCP's socket serves. They are TCP's own, but the owner
+    /// and the calls that may lead to a companion are the module's.
     tcp_ops: bindings::proto_ops,
-    /// The calls of a descriptor that its companion may serve: a copy of `tcp_ops`, except for the
-    /// calls that first ask which socket serves them ([`Streams::backend`]).
+    /// The calls of a descriptor that its companion may serve: a copy of `tcp_ops` in which more
+    /// calls are the module's. These first ask which socket serves them ([`Streams::backend`]).
     mapped_ops: bindings::proto_ops,
     switch: bindings::inet_protosw,
 }
@@ -102,7 +102,8 @@ impl<M: Streams> Tables<M> {
         }
     }
 
-    /// Returns the table of `family`, of which a socket exists, so the table is complete.
+    /// Returns the table of `family`. The table is complete, because a socket of this family
+    /// exists.
     pub(super) fn of(&self, family: u16) -> &Table {
         // SAFETY: The table was complete before the kernel learnt of it, and a socket is created
         // only after that.
@@ -154,8 +155,8 @@ impl<M: Streams> Tables<M> {
         ops.connect = Some(calls::connect::<M>);
         ops.listen = Some(calls::listen::<M>);
         // `accept` and `shutdown` are the module's even without a companion, since a call may begin
-        // before there is one. TCP's own `accept` would then wake up for a companion's connections
-        // in vain, and TCP's own `shutdown` would stop only one of the two listeners.
+        // before there is a companion. TCP's own `accept` would then wake up for a companion's
+        // connections in vain, and TCP's own `shutdown` would stop only one of the two listeners.
         ops.accept = Some(calls::accept::<M>);
         // For the new connection's address, the core calls `getname` of the table through which
         // `accept` was called.
@@ -310,8 +311,8 @@ unsafe extern "C" fn init<M: Streams>(sk: *mut bindings::sock) -> c_int {
 ///
 /// # Safety
 ///
-/// `socket` is a descriptor of `M`'s tables with a socket. A running call holds the descriptor,
-/// which holds the module.
+/// `socket` is a valid `struct socket` with one of `M`'s tables and with its `sk` set. A running
+/// call holds the descriptor, which holds the module.
 pub(super) unsafe fn hand_over<M: Streams>(socket: *mut bindings::socket) {
     // SAFETY: The call holds the descriptor and so its socket, for whose family there is a table.
     // The core reads `sk_prot_creator` only after the socket's last reference is gone, or when it
