@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `struct sockaddr_en`, which has 16 bytes. The family and the interface are in host byte order,
-//! the port is in network byte order.
+//! Addresses of the module's sockets: `struct sockaddr_en`, which has 16 bytes. The family and the
+//! interface are in host byte order, the port is in network byte order.
 
 use crate::net::errno::prelude::*;
 use crate::{

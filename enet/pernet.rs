@@ -37,7 +37,8 @@ pub(crate) struct NetState {
     pub(crate) port_secret: Secret,
     /// Key of the SYN cookies.
     pub(crate) cookie_secret: Secret,
-    /// Short marks of the SYN cookies from which connections were created.
+    /// Short marks of the SYN cookies that have created a connection, so that no cookie creates a
+    /// second one.
     pub(crate) cookie_marks: Marks,
     /// ESP sockets with a peer.
     pub(crate) esp_connections: Map<Esp>,

@@ -50,9 +50,9 @@ pub(crate) struct Settings {
     live: Arc<Live>,
     /// Returns the kernel's buffer limits for a new socket.
     new_limits: fn() -> Result<Limits>,
-    /// The size of a send buffer, in bytes; 0 if it was never written.
+    /// The setting for the size of a send buffer, in bytes; 0 if the setting was never written.
     send_buffer: AtomicU32,
-    /// The size of a receive buffer, in bytes; 0 if it was never written.
+    /// The setting for the size of a receive buffer, in bytes; 0 if the setting was never written.
     receive_buffer: AtomicU32,
     /// Whether mapped sockets use ESP: 0 or 1.
     mapped: AtomicU32,
@@ -284,7 +284,7 @@ impl Settings {
     }
 }
 
-/// Sets an independent number.
+/// Stores `value` in `number`, a setting with a `range` that depends on no other setting.
 fn store(number: &AtomicU32, range: RangeInclusive<u32>, value: u32) -> Result {
     if !range.contains(&value) {
         return Err(EINVAL);

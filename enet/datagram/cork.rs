@@ -48,7 +48,7 @@ pub(super) fn no_more(sock: &Sock<Edp>) {
     if sock.shared().corked.load(Relaxed) {
         let mut guard = sock.lock();
         let pending = guard.locked().state;
-        // Ignored because no call waits here for an error.
+        // The error is ignored, because no call waits for it here.
         let _ = push(sock, pending);
         sock.shared().corked.store(false, Relaxed);
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Reception of EDP frames.
+//! Receives EDP frames, and queues their datagrams for the readers of sockets.
 
 use super::{control, sock::Edp};
 use crate::{

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Transmission of EDP datagrams, and the local port that they are sent from.
+//! Sends EDP datagrams, and takes the local port that they are sent from.
 
 use super::{control, sock::Edp};
 use crate::net::errno::prelude::*;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! An EDP socket's data.
+//! The state of an EDP socket, and the rule that selects the socket for a datagram.
 
 use crate::{
     address::{Address, Peer, INTERFACE_ANY},
@@ -33,7 +33,7 @@ pub(crate) struct Shared {
     pub(crate) binding: Binding,
     pub(crate) peer: Peer,
     pub(crate) stats: Stats,
-    /// Whether a datagram is pending.
+    /// Whether the socket has an incomplete datagram (`MSG_MORE`).
     pub(super) corked: AtomicBool,
     pub(super) device: DeviceGeneration,
     /// Whether sent datagrams have a checksum (`EDP_SO_CHECKSUM`).
@@ -76,7 +76,7 @@ pub(super) type LockedEdp<'a> = Locked<'a, Edp>;
 pub(crate) struct Pending {
     pub(super) skb: Skb,
     pub(super) to: Address,
-    /// The payload in bytes of the largest datagram that the buffer can hold.
+    /// Maximum payload of a datagram in the buffer, in bytes.
     pub(super) room: usize,
 }
 

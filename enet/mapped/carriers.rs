@@ -26,7 +26,8 @@ pub(super) enum Carrier {
 }
 
 impl Carrier {
-    /// Returns the word that `/proc/net/enet_mapped` shows for the reason.
+    /// Returns the word with which `/proc/net/enet_mapped` shows why TCP carries the connection;
+    /// `-` if ESP carries it.
     pub(super) fn reason(&self) -> &'static str {
         match self {
             Carrier::Esp(..) => "-",

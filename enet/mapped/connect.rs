@@ -119,7 +119,7 @@ pub(super) fn connect<M: Mapped>(
             }
         }
         Err(Failure::Tcp(reason)) => {
-            // Otherwise another call has begun to connect, and has noted its reason.
+            // Otherwise another call has begun to connect, and notes the reason itself.
             if call.is_unconnected() {
                 note_tcp(call, reason);
             }
@@ -301,8 +301,9 @@ fn look<'a, M: Mapped>(
     Ok(())
 }
 
-/// Takes a port for an attempt that waits for the host, because the program asks for its name.
-/// TCP's `connect` would have taken one. If none is free, the name has the port 0.
+/// Takes a port for an attempt that waits for the host, because the program asks for the socket's
+/// name. TCP's `connect` would already have taken a port. If no port is free, the port in the name
+/// is 0.
 #[cold]
 pub(super) fn take_port<M: Mapped>(call: &StreamCall<'_, M>, companion: &Companion<M>) {
     let record = &companion.record;
@@ -369,7 +370,7 @@ fn finish<M: Mapped>(call: &StreamCall<'_, M>, nonblocking: bool, pending: Error
         Err(EAGAIN) => Err(pending),
         Err(error) => Err(error),
     };
-    // This call reports the events that have woken it, so later calls do not.
+    // This call reports the events that have woken it, so later calls must not report them.
     companion.record.take_switch();
     companion.sock().shared().asking.take_woken();
     finished
@@ -387,8 +388,8 @@ fn finish_by_tcp<M: Mapped>(
     let attempt = record.decide();
     let begun = attempt.as_ref().ok_or(ECONNABORTED)?;
     if let Err(error) = begun.stands() {
-        // This call reports the error, so no later call may. If a new attempt has begun, the stored
-        // error is the new attempt's, and stays.
+        // This call reports the error, so later calls must not report it. If a new attempt has
+        // begun, the stored error is the new attempt's, and stays.
         if error != EPIPE && call.is_unconnected() {
             let _ = companion.sock().take_error();
         }
@@ -508,7 +509,7 @@ fn switch<M: Mapped>(
 }
 
 /// Ends an attempt's wait for the host without ESP's SYN: sends TCP's SYN, or lets `connect` fail.
-/// The decision is locked.
+/// The caller has locked the decision, that is, the choice of the protocol.
 fn give_up_asking<M: Mapped>(
     call: &StreamCall<'_, M>,
     companion: &Companion<M>,
@@ -537,8 +538,8 @@ fn leave_to_tcp<M: Mapped>(call: &StreamCall<'_, M>, companion: &Companion<M>) {
     companion.sock().state_change();
 }
 
-/// Stores that the host refuses ESP, if TCP has connected instead. If TCP has failed, too, the
-/// reason may be that the server has not started yet.
+/// Stores that the host refuses ESP, if TCP has connected instead. Stores nothing if TCP has
+/// failed, too, because the reason may be that the server has not started yet.
 pub(super) fn settle<M: Mapped>(call: &StreamCall<'_, M>, companion: &Companion<M>) {
     let record = &companion.record;
     if record.phase() == Phase::Fallback && !is_connecting(call.sock().tcp_state()) {

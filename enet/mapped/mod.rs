@@ -345,7 +345,8 @@ fn give_up(attempt: &mut Option<Attempt>) {
     }
 }
 
-/// Ends the companion's connection or attempt to connect. The decision is locked.
+/// Ends the companion's connection or attempt to connect. The caller has locked the decision, that
+/// is, the choice of the protocol.
 fn disconnect<'a>(
     call: &Call<'a>,
     companion: &'a Companion<Mapped>,

@@ -94,7 +94,7 @@ impl fmt::Display for Rule {
 /// Whether ESP may carry a connection.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// ESP may not carry the connection.
+    /// ESP must not carry the connection.
     Denied,
     /// ESP may carry the connection, because no rule is against it.
     Allowed,

@@ -57,8 +57,8 @@ pub(super) struct Attempt {
     /// The destination as an ESP address, if ESP's SYN was sent.
     pub(super) to: crate::address::Address,
     pub(super) deadlines: Deadlines,
-    /// Whether TCP's socket was bound to a port for this attempt, because the program asked for its
-    /// name.
+    /// Whether TCP's socket was bound to a port for this attempt, because the program asked for the
+    /// socket's name.
     pub(super) has_port: bool,
     /// If another call has abandoned the attempt, the error that `connect` returns. TCP then does
     /// not repeat the attempt.

@@ -60,7 +60,7 @@ pub(super) struct Queue<P: Offspring> {
     /// The time of the first SYN that found the backlog filled by half-open children; `None` if
     /// they have left room since.
     full_since: Option<u64>,
-    /// The time of the last cookie.
+    /// The time at which the most recent cookie was sent.
     last_cookie: Option<u64>,
     /// The limit of each list: the maximum number of half-open children, and also of established
     /// ones.
@@ -212,7 +212,7 @@ impl<P: Offspring> Queue<P> {
     /// Removes the first child of a list from the queue.
     fn pop(&mut self, list: usize) -> Option<SockRef<P>> {
         let child = self.children.pop(list)?;
-        // Ignored because the list's reference is already in `child`.
+        // The result is ignored, because `child` already has the list's reference.
         let _ = self.children.dismiss(&child);
         Some(child)
     }

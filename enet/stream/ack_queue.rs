@@ -113,7 +113,7 @@ fn set_timer<P: Scheduled>(queue: &OwnedTimer<AckQueue<P>>, waiting: &mut Waitin
     }
 }
 
-/// Gives all turns that are due. No socket of the queue may be locked.
+/// Gives all turns that are due. The caller must not have locked any socket of the queue.
 pub(super) fn serve<P: Scheduled>(queue: &OwnedTimer<AckQueue<P>>, now: u64, softirq: Softirq<'_>) {
     loop {
         let mut guard = queue.waiting.lock();
@@ -326,7 +326,8 @@ impl<P: Scheduled> QueueEntry<P> {
         let now = timer::now();
         if let Some(slot) = waiting.sockets.slot(sock) {
             queue.connections.fetch_sub(1, Relaxed);
-            // Ignored because `dismiss` below removes the socket from its list in any case.
+            // The verdict is ignored, because `dismiss` below removes the socket from its list in
+            // any case.
             let _ = waiting.order.update(slot, Demand::Nothing, now);
             waiting.order.release(slot);
         }

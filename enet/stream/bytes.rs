@@ -331,7 +331,7 @@ fn go_on(esp: &mut LockedEsp<'_>, sent: usize) -> Result {
 /// The progress of a receive call.
 struct Progress {
     copied: usize,
-    /// Offset of a peek from the first unread byte, in bytes.
+    /// Offset at which a peeking call starts, counted from the first unread byte, in bytes.
     offset: usize,
     /// The call may return once it has received this many bytes.
     target: usize,

@@ -160,8 +160,8 @@ fn deliver_pieces(
     }
 }
 
-/// Queues a piece of a record. Queues a copy if the piece's buffer takes much more memory than its
-/// bytes.
+/// Queues a piece of a record. Queues a copy if the piece's buffer takes much more memory than the
+/// piece has bytes.
 fn queue_piece(esp: &mut LockedEsp<'_>, mut skb: Skb, piece: Piece) {
     let Piece { bytes, ends } = piece;
     let (start, len) = (bytes.start as usize, bytes.len());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The reaction of ESP connections to changes of their device and of their peer's limits.
+//! Makes ESP connections react to changes of their device and of their peer's limits.
 
 use super::{
     outcome::{self, cut},

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Reception of ESP frames.
+//! Receives ESP frames, and passes their packets to connections and listeners.
 
 use super::{
     accept::Admission,

@@ -41,7 +41,7 @@ pub(super) struct Life<P: Offspring> {
 }
 
 impl<P: Offspring> Life<P> {
-    /// Creates the life of a connection that a call opens.
+    /// Creates the state for a connection that a call opens.
     pub(super) fn new() -> Self {
         Life {
             parent: None,

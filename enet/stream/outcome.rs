@@ -43,7 +43,8 @@ pub(crate) fn tcp_state(state: State) -> TcpState {
 }
 
 /// Returns whether an attempt to connect is in progress in `state`: a SYN was sent, or two SYNs
-/// have crossed (SYN_RECV). A listener's child in SYN_RECV has no descriptor.
+/// have crossed (SYN_RECV). A listener's child in SYN_RECV counts, too, but no call reaches it,
+/// since it has no descriptor.
 #[inline]
 pub(crate) fn is_connecting(state: u8) -> bool {
     state == TcpState::SynSent as u8 || state == TcpState::SynRecv as u8

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Transmission of ESP packets.
+//! Sends the ESP packets that the engine chooses.
 
 use super::{
     ack_queue::Due,
@@ -187,7 +187,7 @@ fn classify(sock: &Sock<Esp>, sending: &Sending, skb: &mut Skb) {
     skb.set_class(sock, sending.processor());
 }
 
-/// Sends a packet without payload, except for the options of a SYN.
+/// Sends a packet without payload. Only a SYN or SYN|ACK has bytes after the header: its options.
 fn control(
     sock: &Sock<Esp>,
     sending: &Sending,
@@ -356,7 +356,7 @@ pub(super) fn send_farewell(
     }
     if let Ok(skb) = empty(device, header, mask) {
         events::esp_sent(sock, &skb, 0);
-        // Ignored because the peer times out if this packet is lost.
+        // The error is ignored, because the peer times out if this packet is lost.
         let _ = device.send_as(skb, parameters::esp_type(), Some(from), to);
     }
 }
@@ -369,7 +369,7 @@ pub(super) fn send_cookie(device: &Device, to: Mac, answer: Header, records: Opt
         ..NetState::of(device.net()).sysctl.config()
     };
     if let Ok(skb) = opening(device, answer, &config, None, records, None, true) {
-        // Ignored because the client retransmits the SYN if the answer is lost.
+        // The error is ignored, because the client retransmits the SYN if the answer is lost.
         let _ = device.send(skb, parameters::esp_type(), to);
     }
 }
@@ -385,7 +385,8 @@ pub(super) fn send_reset(device: &Device, to: Mac, header: &Header, mask: u32) {
         };
         events::esp_reset_sent(device.net(), &peer, &reset);
         if let Ok(skb) = empty(device, &reset, mask) {
-            // Ignored because the peer's next packet causes another reset if this one is lost.
+            // The error is ignored, because the peer's next packet causes another reset if this one
+            // is lost.
             let _ = device.send(skb, parameters::esp_type(), to);
         }
     }

@@ -75,7 +75,7 @@ impl Unread {
             .saturating_sub(self.out_of_order_memory())
     }
 
-    /// Returns whether an acknowledgement waits for the reader.
+    /// Returns whether an acknowledgement is held back until the reader reads or sleeps.
     #[inline]
     pub(super) fn is_awaited(&self) -> bool {
         self.awaited.load(Relaxed) != 0
@@ -87,8 +87,8 @@ impl Unread {
         self.awaited.load(Relaxed) & FALL_ASLEEP != 0
     }
 
-    /// Updates the reader's actions that the engine's acknowledgements wait for. Returns `true` if
-    /// an acknowledgement begins to wait for room.
+    /// Updates the reader's actions for which the engine holds back acknowledgements. Returns
+    /// `true` if an acknowledgement begins to wait until the reader makes room.
     #[inline]
     pub(super) fn note_awaited(&self, engine: &Connection) -> bool {
         let mut awaited = 0;

@@ -65,12 +65,13 @@ pub(crate) struct Asking {
 }
 
 impl Asking {
-    /// Returns the key under which the companion is listed; 0 if it does not wait.
+    /// Returns the companion's key in the list of waiting companions, or 0 if the companion does
+    /// not wait.
     pub(crate) fn key(&self) -> u64 {
         self.key.load(Relaxed)
     }
 
-    /// Sets the key, with the list locked.
+    /// Sets the companion's key in the list of waiting companions. The caller has locked the list.
     pub(crate) fn set_key(&self, key: u64) {
         self.key.store(key, Relaxed);
     }
@@ -135,7 +136,7 @@ impl FrontListener {
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Deferred {
-    /// The socket's turn in the ACK queue.
+    /// The socket has got its turn in the ACK queue.
     Turn = 1,
     /// The connection's device has changed.
     Device = 2,
@@ -339,8 +340,8 @@ pub(super) enum Role {
     Connection(Connection),
 }
 
-/// Settings of `setsockopt`. They persist across connections, and a listener's children inherit
-/// them.
+/// Options that programs have set by `setsockopt`. They persist across connections, and a
+/// listener's children inherit them.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Chosen {
     /// `ESP_SO_USER_TIMEOUT`, in milliseconds; 0 if it is not set.
@@ -421,7 +422,7 @@ impl State {
         self.readers = self.readers.wrapping_add(1);
     }
 
-    /// Counts off a call that no longer sleeps.
+    /// Stops counting a call that no longer sleeps for data.
     pub(super) fn remove_reader(&mut self) {
         self.readers = self.readers.saturating_sub(1);
     }

@@ -293,7 +293,7 @@ impl Esp {
         }
     }
 
-    /// Returns the socket to its initial state, except for its options and for a port that `bind`
+    /// Returns the socket to its initial state. Its options stay, and so does a port that `bind`
     /// named. A listener stops listening. A connection ends with a reset.
     fn disconnect(guard: &mut Guard<'_, Self>) {
         Self::stop_listening(guard);
@@ -322,7 +322,8 @@ impl Esp {
     /// Waits until the peer has acknowledged everything, as `SO_LINGER` asks.
     fn linger(call: &Call<'_, Self>, guard: &mut Guard<'_, Self>) {
         if let Some(mut timeout) = call.linger().filter(|_| !task_is_exiting()) {
-            // Ignored because the connection continues in the background after the timeout.
+            // The result is ignored, because the connection continues in the background after the
+            // timeout.
             let _ = guard.wait(call, &mut timeout, Waiter::Shared, |esp| {
                 let ending = [TcpState::FinWait1, TcpState::Closing, TcpState::LastAck];
                 !ending.map(|s| s as u8).contains(&esp.sock().tcp_state())

@@ -31,8 +31,8 @@ impl Unacknowledged {
     }
 }
 
-/// Returns whether poll reports the socket writable. As in the kernel's other stream sockets, it
-/// does if a third of the send buffer is free.
+/// Returns whether poll reports the socket writable. As with the kernel's other stream sockets, the
+/// socket is writable if a third of the send buffer is free.
 #[inline]
 pub(in crate::stream) fn writable(sock: &RawSock) -> bool {
     let queued = sock.write_queued().load(Relaxed);

@@ -82,7 +82,8 @@ fn packets_in(bytes: usize, size: usize) -> u16 {
     u16::try_from(bytes.div_ceil(size.max(1))).unwrap_or(u16::MAX)
 }
 
-/// Returns whether nothing may be appended to the last packet of a send call, as in TCP.
+/// Returns whether a send call forbids that its last packet is extended later (`MSG_EOR`), as in
+/// TCP.
 #[inline]
 fn ends_record(msg: &Message<'_>) -> bool {
     msg.flags() & uapi::MSG_EOR != 0
