@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Benchmarks of ESP's engine, without kernel and network. They measure the engine's part of the
-//! cost that `make bench` counts. The queues around the engine come from `tests/testkit`.
+//! Benchmarks of ESP's engine, without kernel and network. They show which part of the cost that
+//! `make bench` counts is the engine's. The queues around the engine come from `tests/testkit`.
 
 // `criterion_group!` makes a function without a description.
 #![allow(missing_docs)]
@@ -19,7 +19,7 @@ use esp_testkit::{Device, Host, Packet, Socket, Span};
 
 /// Number of payload bytes in a packet.
 const PAYLOAD: u16 = 1_489;
-/// Number of packets in a message. They fill one window.
+/// Number of packets in a message. A message fills one window.
 const BURST: u16 = 21;
 /// Time from one packet to the next.
 const STEP: Nanos = 1_000;
@@ -168,8 +168,8 @@ fn connection(criterion: &mut Criterion) {
             }
         });
     });
-    // Acknowledgements are not compared, because the last packet's acknowledgement waits for data
-    // to carry it.
+    // The counts of acknowledged packets are not compared, because the last packet's
+    // acknowledgement waits for data to carry it.
     assert!(pair.delivered[0] > 0 && pair.delivered[0] == pair.delivered[1]);
 
     let mut pair = Pair::connected();

@@ -17,8 +17,8 @@
 //! fell silent, the others would wait for ever. So the next connection gets a turn anyway in two
 //! cases: during the last [`IDLE`] no packet has arrived at the device, or during the last [`HOLD`]
 //! no connection has left the lists. The connections that had the turn until then become *overdue*:
-//! they are not counted again until they ask for a turn. So a silent sender delays the others once,
-//! and not with every acknowledgement.
+//! the queue does not wait for them, and counts them again once they ask for a turn. So a silent
+//! sender delays the others once, and not with every acknowledgement.
 //!
 //! # Who is next
 //!
@@ -27,20 +27,22 @@
 //!   class that was passed over [`PASSES`] times in a row is next, so no class starves.
 //! * **Concurrent turns.** A first turn and a turn of a long transmission may be in progress at the
 //!   same time. So a short transmission delays the long ones by the time that its packets take, not
-//!   by a round trip. A port has room for two windows and the unscheduled packets, but not for a
-//!   third window. So the next concurrent turn waits for one of three events: the connection with
-//!   the last concurrent turn asks for a turn again, the device was silent for [`IDLE`], or
-//!   [`HOLD`] has passed. After the first turn of a transmission that proves to be long,
-//!   [`IN_LINE`] short transmissions get their first turns in line, not concurrently.
+//!   by a round trip. The buffer of a switch port has room for two windows and the *unscheduled*
+//!   packets, which senders send before their first turns. It has no room for a third window. So
+//!   the next concurrent turn waits for one of three events: the connection with the last
+//!   concurrent turn asks for a turn again, the device was silent for [`IDLE`], or [`HOLD`] has
+//!   passed. After the first turn of a transmission that proves to be long, [`IN_LINE`] short
+//!   transmissions get their first turns in line, not concurrently.
 //! * **Hosts.** In the last class each host has one turn per round, however many connections it
-//!   has. Each round has a list, and for each host the queue records the first round in which the
-//!   host has no turn yet. A first turn is also the host's turn in the round, if the host has no
-//!   turn in that round yet. In addition, a host may have [`CREDIT`] first turns in advance, and
-//!   must then miss rounds before it gets more. If the table of hosts has no room for a host, the
-//!   host has one turn per connection.
-//! * **Trust.** A host that leaves its turns unused may not delay the queue again. Its connections
-//!   get turns concurrently with the turns of other hosts, until the host has used some of its
-//!   turns.
+//!   has. Each round has a list. For each host, the queue records the first round in which the host
+//!   has no turn yet, and puts the host's next waiting connection on that round's list. A first
+//!   turn counts as the host's turn in the current round, if the host has none in that round yet.
+//!   If it has one, the host may have up to [`CREDIT`] first turns in advance. It repays each of
+//!   them with a round in which it has no turn. If the table of hosts has no room for a host, each
+//!   connection of the host has a turn per round.
+//! * **Trust.** A host that leaves its turns unused must not be able to delay the queue again. So
+//!   its connections get turns concurrently with the turns of other hosts, until the host has used
+//!   some of its turns.
 //!
 //! The queue also shares [`UNSCHEDULED`] packets among the senders. While fewer granted packets are
 //! in flight than the queue's `budget` allows, the queue gives more turns at a time.
@@ -123,7 +125,7 @@ impl List {
     const CONTROL: List = List(0);
     /// The list of sockets with a priority that requires no privilege.
     const PREFERRED: List = List(1);
-    /// The list of first turns of transmissions.
+    /// The list of connections that wait for the first turn of a transmission.
     const FIRST: List = List(2);
     /// The list of connections of untrusted hosts.
     const UNTRUSTED: List = List(3);
@@ -163,29 +165,29 @@ pub struct AckQueue {
     overdue: u32,
     /// Number of times that turns have expired; wraps.
     epoch: u32,
-    /// The later one of two times: when the last regular turn was given, and when the lists became
-    /// non-empty.
+    /// The later one of two times: when the most recent regular (not concurrent) turn was given,
+    /// and when the lists became non-empty.
     last_departure: Nanos,
     /// The time when a packet last arrived at the device.
     last_device_rx: Nanos,
     shares: Shares,
     /// The current round.
     round: u32,
-    /// For each class, the number of consecutive turns for which it was passed over. The lists of
-    /// later rounds are not passed over by a first turn that was requested before the current round
-    /// began.
+    /// For each class with waiting connections, the number of consecutive turns for which it was
+    /// passed over. A first turn that was requested before the current round began does not pass
+    /// over the lists of later rounds.
     passed: [u8; CLASSES],
     /// Number of first turns that were requested before the current round began and have not been
     /// given yet.
     firsts_before_round: u32,
     /// Number of connections in the lists of rounds.
     in_rounds: u32,
-    /// Whether one untrusted host may have a turn concurrently with the last regular turn.
+    /// Whether one untrusted host may have a turn concurrently with the most recent regular turn.
     untrusted_may_go: bool,
-    /// Whether the last regular turn was a later turn of a transmission, not its first one.
+    /// Whether the most recent regular turn was a later turn of a transmission, not its first one.
     last_turn_long: bool,
-    /// The time at which the last concurrent turn was given; `None` once its connection has asked
-    /// for a turn again.
+    /// The time at which the most recent concurrent turn was given; `None` once its connection has
+    /// asked for a turn again.
     concurrent_since: Option<Nanos>,
     /// First turns are given in line, not concurrently, until this many more transmissions have
     /// ended in their first turns.
@@ -232,7 +234,8 @@ impl Default for AckQueue {
 pub enum Demand {
     /// No demand: no transmission is announced, or the receiver is congested.
     Nothing,
-    /// The connection has to be counted.
+    /// The connection needs no turn now, but the queue has to count it as a receiver of an
+    /// announced transmission.
     Count,
     /// The connection needs a transmission's first turn, to acknowledge the announcement.
     First,
@@ -616,8 +619,8 @@ impl AckQueue {
                 || (self.to_move > 0 && self.to_move().is_some()))
     }
 
-    /// Returns the backlog list whose head may get a place in a round: the current list or, if that
-    /// is empty, the list of newcomers.
+    /// Returns the backlog list whose first connection may get a place in a round: the current list
+    /// or, if that is empty, the list of newcomers.
     #[inline]
     fn to_move(&self) -> Option<List> {
         let lists = [self.backlog(0), self.backlog(1)];
@@ -636,7 +639,8 @@ impl AckQueue {
         }
     }
 
-    /// Returns the list whose head may get a turn concurrently with the last regular turn.
+    /// Returns the list whose first connection may get a concurrent turn, which does not wait for
+    /// the end of other turns. Returns `None` if no concurrent turn may be given now.
     #[inline]
     fn concurrent_list(&self, now: Nanos) -> Option<List> {
         let silent = now >= self.last_device_rx.saturating_add(IDLE);
@@ -680,8 +684,8 @@ impl AckQueue {
         })
     }
 
-    /// Returns, for each class in order of precedence, the list whose head may get the next regular
-    /// turn.
+    /// Returns, for each class in order of precedence, the list whose first connection may get the
+    /// next regular (not concurrent) turn.
     #[inline]
     fn classes(&self) -> [Option<List>; CLASSES] {
         let waits = |list: List| (!self.is_empty(list)).then_some(list);
@@ -694,7 +698,7 @@ impl AckQueue {
         [waits(List::CONTROL), waits(List::PREFERRED), first, rounds]
     }
 
-    /// Returns the list whose head gets the next turn.
+    /// Returns the list whose first connection gets the next regular (not concurrent) turn.
     #[inline]
     fn next_list(&self) -> List {
         let classes = self.classes();
@@ -704,7 +708,8 @@ impl AckQueue {
         next.next().or(self.to_move()).unwrap_or(List::UNTRUSTED)
     }
 
-    /// Updates how often each class was passed over, now that the head of `chosen` gets a turn.
+    /// Updates how often each class was passed over, because the first connection of `chosen` gets
+    /// a turn.
     #[inline]
     fn count_passes(&mut self, chosen: List) {
         let classes = self.classes();

@@ -28,7 +28,7 @@ impl Bits {
         (self.word(n / 64) >> (n % 64)) & 1 != 0
     }
 
-    /// Returns all numbers below `n`.
+    /// Returns the set of all numbers below `n`.
     pub(super) fn below(n: u16) -> Self {
         let mut left = n;
         Self([(); WORDS].map(|()| {
@@ -56,7 +56,7 @@ impl Bits {
         self.by_words(other, |a, b| a & b)
     }
 
-    /// Returns the numbers that `other` does not contain.
+    /// Returns this set without the numbers of `other`.
     pub(super) fn without(self, other: Self) -> Self {
         self.by_words(other, |a, b| a & !b)
     }

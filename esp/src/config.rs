@@ -16,7 +16,7 @@ pub struct Config {
     /// The window during bulk transfer, in packets: 1 to 32767. If `burst_length_max` is larger,
     /// this is the initial and minimum window.
     pub burst_length: u16,
-    /// The largest window that a receiver grants and a sender uses.
+    /// The largest window that this host grants as a receiver, and that it uses as a sender.
     pub burst_length_max: u16,
     /// The number of packets that may follow an unacknowledged announcement: 0 up to
     /// `burst_length`.
@@ -129,7 +129,7 @@ pub struct Stats {
     pub tx_err: u32,
     /// Number of packets that reached the connection.
     pub pkt_rx: u32,
-    /// Number of received packets with a number other than the expected one.
+    /// Number of received packets that were dropped for a reason other than their number.
     pub pkt_rx_oos: u32,
     /// Number of received packets dropped for any other reason.
     pub pkt_rx_drop: u32,

@@ -106,7 +106,7 @@ enum PendingReset {
 /// The engine of one connection.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Connection {
-    /// The counters; the caller counts `tx_err`.
+    /// The counters. The engine counts all of them except `tx_err`, which the caller counts.
     pub stats: Stats,
     local_port: u16,
     remote_port: u16,
@@ -386,9 +386,9 @@ impl Connection {
     }
 
     /// Withholds the last queued packet while `hold` is set. A send call that still copies, or one
-    /// with `MSG_MORE`, will queue more packets behind this packet, so this packet need not carry
-    /// TXF. Release the packet before the send call sleeps, and do not withhold it for long,
-    /// because the peer waits for the data.
+    /// with `MSG_MORE`, will queue more packets behind this packet. So this packet does not end the
+    /// transmission, and need not carry TXF. Release the packet before the send call sleeps, and do
+    /// not withhold it for long, because the peer waits for the data.
     #[inline]
     pub fn hold_last(&mut self, hold: bool) {
         self.sender.hold_last(hold);

@@ -42,10 +42,11 @@ pub const MARKS: usize = 4096;
 /// always differ.
 const MARK: u64 = 1 << 62;
 
-/// The position of a packet after a cookie.
+/// The packet of a client that acknowledges a cookie: the client's first packet after the SYN, or a
+/// later one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// The first packet. The header stands for the client's SYN.
+    /// The first packet. The header is that of the client's SYN, as reconstructed from this packet.
     First(Header),
     /// A later packet. The client's first packets have not arrived.
     Later,

@@ -49,7 +49,8 @@ pub(super) struct Masks {
     own: Option<u32>,
     /// The keys; `None` until the peer's nonce is known.
     keys: Option<Keys>,
-    /// The mask of a packet from another connection. The RST that answers the packet has this mask.
+    /// The mask of the most recent packet from another connection. The RST that answers the packet
+    /// has this mask.
     other: u32,
 }
 
@@ -70,7 +71,7 @@ impl Masks {
         self.keys.is_some()
     }
 
-    /// Takes the peer's nonce, if it sent one.
+    /// Computes the keys from both nonces, if the peer sent its nonce.
     pub(super) fn take(&mut self, nonce: Option<u32>) {
         let ends = self.own.zip(nonce);
         self.keys = ends.map(|(own, other)| Keys {

@@ -150,9 +150,9 @@ pub const COMMON_PAYLOAD: u16 = 1489;
 /// The parameters of a sender's window, as in [`Config`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Window {
-    /// [`Config::burst_length`].
+    /// See [`Config::burst_length`].
     pub burst_length: u16,
-    /// [`Config::initial_ack_burst_length`].
+    /// See [`Config::initial_ack_burst_length`].
     pub initial_ack_burst_length: u16,
 }
 

@@ -145,7 +145,7 @@ pub enum Transmit {
     },
     /// A complete packet without payload.
     Control {
-        /// The whole packet.
+        /// The packet, which consists only of this header.
         header: Header,
         /// Whether the packet, a SYN or a FIN, was sent before.
         resend: bool,

@@ -148,9 +148,9 @@ pub(super) struct Receiver {
     expected: Seq,
     /// The number of times that numbers have wrapped at `expected`.
     wrapped: Wrapped,
-    /// The last acknowledgement number that was sent and opened a window.
+    /// The most recent acknowledgement number that was sent and opened a window.
     last_advertised: Seq,
-    /// The number after the last number that any advertised window allows.
+    /// The first number that no window advertised so far allows.
     allowed: Seq,
     /// The number after the highest number that the sender is known to have used.
     seen: Seq,
@@ -181,7 +181,7 @@ pub(super) struct Receiver {
     /// Whether an acknowledgement is due even if the receiver is congested.
     answer: bool,
     request: Request,
-    /// The expected number when the last hole was requested.
+    /// The value of `expected` when a hole was last requested.
     requested_at: Option<Seq>,
     /// The range of numbers that was skipped last: the first skipped number, and the number after
     /// the last one. `None` again once a packet is taken.
@@ -313,9 +313,10 @@ impl Receiver {
         !self.congested && self.turn != Turn::Waiting
     }
 
-    /// Processes `count` packets with `header`, by the rules R1 to R3. The packets are in order and
-    /// full, except for the last one. Because the packets arrive together, one acknowledgement
-    /// covers all of them. Sets `lost` to the number of packets newly found missing.
+    /// Processes `count` packets with `header`, by the rules R1 to R3. The packets are in order,
+    /// and all except the last one are full. Because the packets arrive together, one
+    /// acknowledgement covers all of them. Sets `lost` to the number of packets newly found
+    /// missing.
     #[inline]
     pub(super) fn on_packets(
         &mut self,
@@ -434,8 +435,8 @@ impl Receiver {
         if self.has_hole() {
             self.close_hole(packets, now);
         } else if self.turn != Turn::Waiting || !self.expected.before(self.seen) {
-            // Cancel the request, unless it waits for its turn: then it will ask for the rest of
-            // the hole.
+            // Cancel the request. A request that still waits for its turn is kept, because it will
+            // ask for what is then left of the hole.
             self.request = Request::Not;
         }
         self.dropped_for_room = false;

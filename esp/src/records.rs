@@ -45,7 +45,7 @@ pub(super) struct Records {
     peer: u32,
     /// Whether a record has begun to arrive and has not ended.
     open: bool,
-    /// Number of bytes of the arriving record that have arrived.
+    /// Number of bytes of the current record that have arrived.
     arrived: u32,
 }
 
@@ -134,7 +134,8 @@ impl Connection {
 }
 
 impl Sender {
-    /// Chooses at most `room` new packets of a record to send, and gets their flags from the queue.
+    /// Chooses at most `room` new packets of a record to send. Their flags come from the write
+    /// queue.
     // This function is not inlined, so that connections without records only pay for one branch.
     #[cold]
     #[inline(never)]

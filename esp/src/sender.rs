@@ -88,7 +88,7 @@ impl Outgoing {
     }
 }
 
-/// The packets that an acknowledgement covered.
+/// The packets that an acknowledgement newly acknowledges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Acked {
     pub(super) data: u16,
@@ -134,7 +134,7 @@ pub(super) struct Sender {
     probe: bool,
     /// Whether the packet at `una` is to be sent next, wherever `next` is.
     resend_first: bool,
-    /// The value of `high` at the last timeout, until `una` reaches this value.
+    /// The value of `high` at the most recent timeout, until `una` reaches this value.
     recover: Option<Seq>,
     /// The most recent transmission of a packet at `una`: the packet's number, and the time at
     /// which it was sent. `una` may have advanced since.
@@ -262,7 +262,7 @@ impl Sender {
 
     /// Returns whether the peer may have received everything before it forgot the connection. The
     /// peer's RST answers the packet whose number is one less than `behind`. `is_data` is false if
-    /// the RST may also answer an empty packet that was sent after the last packet.
+    /// the RST may also answer an empty packet that was sent later.
     pub(super) fn may_be_forgotten(&self, behind: Seq, is_data: bool) -> bool {
         self.repeated || (is_data && self.has_sent_fin() && behind == self.high)
     }
@@ -457,7 +457,7 @@ impl Sender {
     ) -> Acked {
         if opens && self.window_start.before(ack) {
             if self.una == self.high {
-                // The window is open, so no timer is needed to probe the peer for it.
+                // The window is open, so the sender need not probe the peer to open it.
                 self.timer = None;
                 self.tries = 0;
             }

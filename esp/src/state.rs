@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A connection's states, and how it fails.
+//! The states of a connection, and the reasons why a connection fails.
 
 /// The states of TCP (RFC 9293, 3.3.2), without LISTEN and TIME-WAIT. Only a listener is in LISTEN,
 /// and this protocol has no TIME-WAIT.

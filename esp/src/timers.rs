@@ -84,7 +84,7 @@ pub(super) const PORT_DELAY: Nanos = 20 * MILLISECOND;
 /// frames cause no flood of challenge ACKs.
 pub(super) const CHALLENGE_INTERVAL: Nanos = 500 * MILLISECOND;
 
-/// After its own FIN is acknowledged, an orphan waits for this time for the peer's FIN.
+/// An orphan whose own FIN is acknowledged waits this long for the peer's FIN.
 pub(super) const ORPHAN_WAIT: Nanos = 10 * SECOND;
 
 /// An orphan ends after this time if its peer answers and has room, but acknowledges nothing. This

@@ -68,13 +68,14 @@ pub(super) const NAMING: u8 = SKIPPED;
 /// Number of bytes of the longest list of missing packets.
 pub const MISSING_MOST: usize = super::bits::BYTES;
 
-/// The two limits that a receiver sets for the number of a sender's packets in flight. On the wire
-/// each field is a byte, `start` first.
+/// The two limits that a receiver sets for its peer's packets in flight. On the wire each field is
+/// a byte, `start` first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Grant {
-    /// Number of packets after an unacknowledged announcement, 0 to 255.
+    /// Maximum number of packets after an unacknowledged announcement, 0 to 255.
     pub start: u8,
-    /// Number of packets after an acknowledgement, 0 to 255; 0 leaves the number to the sender.
+    /// Maximum number of packets after an acknowledgement, 0 to 255; 0 leaves the choice to the
+    /// sender.
     pub window: u8,
 }
 
@@ -242,7 +243,7 @@ impl Header {
         self.has(flags::RRQ) && !self.is_grant() && !self.is_skip() && !self.is_skipped()
     }
 
-    /// Returns the header of one packet of the run with this header: the packet after the first
+    /// Returns the header of one packet of the run whose header this is: the packet after the first
     /// `index` packets, with `len` bytes of payload. `last` is set for the last packet of the run.
     /// Only the first packet keeps TXS, and only the last one keeps TXF.
     #[inline]
@@ -319,8 +320,8 @@ impl Header {
         self.flags & (flags::RST | flags::ACK) == flags::RST
     }
 
-    /// Returns whether the packet is a hold ([`HOLD`]): an empty packet that acknowledges receipt
-    /// and opens no window.
+    /// Returns whether the packet is a [`HOLD`]: an empty packet that acknowledges receipt and
+    /// opens no window.
     #[inline]
     pub(super) const fn is_hold(&self) -> bool {
         self.len == 0 && self.flags == HOLD

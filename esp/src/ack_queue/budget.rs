@@ -45,11 +45,12 @@ const LEAST_CEILING: u32 = 8;
 const FAST: Nanos = 50 * MICROSECOND;
 
 /// A slow port should hold no more packets than it sends in this time: 24 at 1 Gbit/s. If the port
-/// sends fewer than [`FEWEST`] packets in this time, a single turn fills it.
+/// sends fewer than [`FEWEST`] packets in this time, a single turn suffices to fill it, so no
+/// additional turns are given.
 const SLOW: Nanos = 300 * MICROSECOND;
 const FEWEST: u32 = 16;
 
-/// Upper bound of a port's buffer, bytes.
+/// Upper bound for the size of a port's buffer, bytes.
 const LARGEST: u64 = 1_200_000;
 
 /// After a loss, the ceiling rises slowly for this many spans.
@@ -97,7 +98,7 @@ pub(in super::super) struct RoundTrip {
 /// A connection's measurements since the queue last took them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(in super::super) struct Samples {
-    /// The packets that arrived last.
+    /// The packets that arrived most recently.
     pub(in super::super) arrived: Arrivals,
     /// Whether packets were lost.
     pub(in super::super) lost: bool,
@@ -155,7 +156,8 @@ pub(super) struct Budget {
     elapsed: Nanos,
     /// Number of bytes that arrived in the span.
     count: u32,
-    /// The least delay of a turn in the span.
+    /// The least delay of a turn's first packet in the span, compared to the least round trip;
+    /// `None` if no turn was measured.
     delay: Option<Nanos>,
 }
 
@@ -190,7 +192,7 @@ impl Budget {
         };
     }
 
-    /// Returns whether one more turn may be given.
+    /// Returns whether an additional turn may be given before the current ones end.
     #[inline]
     pub(super) fn has_room(&self) -> bool {
         self.in_flight < self.limit.max(self.least()) && self.arrive_in(SLOW) >= FEWEST

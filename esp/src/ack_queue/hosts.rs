@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A table of the hosts that have turns. It records each host's rounds and debt, and whether the
-//! host uses its turns.
+//! A table of the hosts that have turns. With this table the queue gives each host its share of the
+//! turns, and keeps hosts that leave turns unused from delaying others.
 
 use super::{List, CREDIT, PARTS, ROUNDS};
 
-/// Number of hosts in the table, in sets of [`WAYS`].
+/// Maximum number of hosts in the table. The table consists of sets of [`WAYS`] entries.
 const HOSTS: usize = 64;
 const WAYS: usize = 4;
 const SETS: usize = HOSTS / WAYS;
@@ -25,8 +25,8 @@ pub(super) struct Host {
     key: u64,
     /// The first round in which the host has no turn.
     next: u32,
-    /// The first turns that the host had in advance, in parts of a turn (see [`PARTS`]). Each round
-    /// in which the host has no turn repays one turn.
+    /// The first turns that the host had in advance and has not repaid, in parts of a turn (see
+    /// [`PARTS`]). Each round in which the host has no turn repays one turn.
     debt: u8,
     /// The host's trust. If it is below 0, the host is untrusted, and its connections wait in a
     /// separate list.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A turn that is due, for the connection at the head of a list.
+//! The turn that the queue offers to its caller. The caller removes the first connection from the
+//! turn's list, and gives the turn to that connection.
 
 use super::super::timers::Nanos;
 use super::slot::{Kind, Position, Turn};
@@ -11,7 +12,7 @@ use super::{AckQueue, List, Slot, MOVES};
 pub(super) enum Step {
     /// The head gets a regular turn.
     Turn,
-    /// The head gets a turn concurrently with another one.
+    /// The head gets a turn while other connections have theirs.
     Concurrent,
     /// The head gets an additional turn, because the budget has room.
     Budget,

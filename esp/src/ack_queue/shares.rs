@@ -49,7 +49,7 @@ pub(super) struct Shares {
 struct Given {
     /// Number of connections that have a share, including shares of 0 packets.
     connections: u32,
-    /// The sum of their shares, in packets.
+    /// The sum of these connections' shares, in packets.
     packets: u16,
 }
 
@@ -89,7 +89,8 @@ impl Shares {
     fn forget(&mut self, now: Nanos) {
         let generation = u32::try_from(now / LAPSE).unwrap_or(u32::MAX);
         self.older = match generation.saturating_sub(self.generation) {
-            // Times from different processors may be out of order.
+            // No period has begun since the last call, or `now` comes from a processor whose clock
+            // is behind.
             0 => return,
             1 => core::mem::take(&mut self.recent),
             _ => Given::default(),

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The ACK queue's state of each connection.
+//! The state that the ACK queue keeps of each connection.
 
 use super::super::timers::Nanos;
 use super::shares::Share;
 use super::List;
 
-/// A connection's slot in the ACK queue.
+/// A connection's state in the ACK queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Slot {
     pub(super) position: Position,
@@ -14,7 +14,8 @@ pub struct Slot {
     /// A number that identifies the peer's host.
     pub(super) host: u64,
     pub(super) priority: u32,
-    /// Number of packets in flight that the budget counted in the epoch `counted`.
+    /// Number of the connection's packets in flight, as the budget counts them. This number is
+    /// valid only in the epoch `counted`.
     pub(super) in_flight: u16,
     pub(super) counted: u32,
     /// The window that the next turn opens, in packets.

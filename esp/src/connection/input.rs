@@ -413,9 +413,10 @@ impl Connection {
         }
     }
 
-    /// Extends an orphan's life after an acknowledgement. Progress restarts the wait that ends at
-    /// `until`, and postpones `held`, the latest end of the orphan. An acknowledgement that opens
-    /// no window restarts the wait, but does not postpone `held`.
+    /// Extends an orphan's life after an acknowledgement. An acknowledgement of new packets
+    /// restarts the wait that ends at `until`. It also postpones `held`, the time at which the
+    /// orphan ends at the latest. An acknowledgement that opens no window restarts the wait, but
+    /// does not postpone `held`.
     #[cold]
     fn hold_orphan(
         &mut self,

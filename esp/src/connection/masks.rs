@@ -52,7 +52,7 @@ impl Connection {
         mask == expected || self.takes_other_mask(header, mask)
     }
 
-    /// Returns whether we sent a packet with this `mask` that the RST `header` may answer. This
+    /// Returns whether the RST `header` may answer a packet that we sent with this `mask`. Such a
     /// packet is a SYN, an empty packet whose number the RST acknowledges, or a packet that uses
     /// the number before that.
     #[cold]

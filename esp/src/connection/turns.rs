@@ -25,7 +25,7 @@ impl Connection {
         self.receiver.grants(&self.config)
     }
 
-    /// Returns whether the arriving transmission is long.
+    /// Returns whether the transmission that is arriving is long.
     #[inline]
     pub(in super::super) fn is_long(&self) -> bool {
         self.receiver.is_long()

@@ -56,7 +56,7 @@ const MAX_LOSS_SHARE: u16 = 8;
 pub(super) struct OutOfOrder {
     /// Whether both ends support requests that name packets.
     enabled: bool,
-    /// Whether the caller is delivering a kept packet.
+    /// Whether the caller is delivering a packet that it kept.
     delivering: bool,
     /// Whether a retransmission has filled the hole, and the packets kept after the hole are being
     /// delivered.
@@ -69,7 +69,7 @@ pub(super) struct OutOfOrder {
     cost: u32,
     /// Missing packets that a request has named.
     requested: Bits,
-    /// Packets of `requested` that are assumed to be in flight.
+    /// Packets of `requested` whose retransmissions are assumed to be in flight.
     awaited: Bits,
     /// Packets of `awaited` that the last request named.
     last_named: Bits,
@@ -77,17 +77,17 @@ pub(super) struct OutOfOrder {
     newly_named: Bits,
     /// The time when the last request was sent.
     last_request: Nanos,
-    /// If a packet that the last request named arrives before this time, the packet was late, not
-    /// lost.
+    /// If a packet that the most recent request named arrives before this time, it cannot be a
+    /// retransmission: the packet was late, not lost.
     earliest_answer: Nanos,
     /// The round trip time, measured from requests to the packets that they named.
     answer_rtt: Rtt,
     /// Number of consecutive requests after which no named packet has arrived.
     unanswered: u8,
-    /// The distance below which missing packets are lost.
+    /// A missing packet counts as lost if its distance from the expected packet is less than this.
     lost_below: u16,
-    /// The distance below which missing packets may still be late, unless they are below
-    /// `lost_below`.
+    /// A missing packet whose distance is at least `lost_below` and less than this may still be
+    /// late.
     late_below: u16,
     /// The time when `late_below` was set.
     late_since: Nanos,
@@ -110,7 +110,7 @@ impl OutOfOrder {
             || !self.kept.is_empty();
     }
 
-    /// Returns the lost packets to request.
+    /// Returns the lost packets that the next request should name.
     fn wanted(&self) -> Bits {
         self.missing_before(self.lost_below).without(self.awaited)
     }
@@ -119,7 +119,7 @@ impl OutOfOrder {
         Bits::below(end).without(self.kept)
     }
 
-    /// Returns the missing packets that may just be late.
+    /// Returns the missing packets that may be late, not lost.
     fn late(&self) -> Bits {
         self.missing_before(self.late_below)
             .without(Bits::below(self.lost_below))
@@ -194,7 +194,7 @@ impl Receiver {
         self.out_of_order.enabled
     }
 
-    /// Returns whether the caller keeps packets.
+    /// Returns whether the caller keeps any packets.
     #[inline]
     pub(in super::super) fn keeps(&self) -> bool {
         self.out_of_order.active && !self.out_of_order.kept.is_empty()
@@ -457,7 +457,7 @@ impl Receiver {
         }
     }
 
-    /// Returns the payload of the last request, which names packets, and the payload's length.
+    /// Returns the payload of the most recent request that named packets, and the payload's length.
     pub(in super::super) fn named(&self) -> ([u8; BYTES], u16) {
         let len = self
             .out_of_order
@@ -474,7 +474,7 @@ impl Receiver {
             || self.out_of_order.last_named.has(0)
     }
 
-    /// Returns the time at which missing packets count as lost, or as lost again.
+    /// Returns the time from which missing packets count as lost, or as lost again.
     #[inline]
     pub(super) fn hole_timer(&self, config: &Config, rtt: &Rtt) -> Option<Nanos> {
         if self.out_of_order.active {
@@ -493,7 +493,8 @@ impl Receiver {
         )
     }
 
-    /// Returns when the packets that may still be late will count as lost.
+    /// Returns the time from which missing packets count as lost. Until then, they may only be
+    /// delayed.
     fn late_until(&self, config: &Config, rtt: &Rtt) -> Option<Nanos> {
         let late = !self.out_of_order.late().is_empty();
         let quarter = (self.round_trip(config, rtt).0 / 4).max(MICROSECOND);
@@ -501,7 +502,7 @@ impl Receiver {
         late.then(|| self.out_of_order.late_since.saturating_add(wait))
     }
 
-    /// Returns the time after which requested packets that have not arrived count as lost again.
+    /// Returns the time from which requested packets that have not arrived count as lost again.
     fn awaited_until(&self, config: &Config, rtt: &Rtt) -> Option<Nanos> {
         let awaited =
             !self.out_of_order.awaited.is_empty() && self.out_of_order.unanswered < MAX_UNANSWERED;
@@ -512,7 +513,8 @@ impl Receiver {
         awaited.then(|| self.out_of_order.last_request.saturating_add(patience))
     }
 
-    /// Returns the usual and the longest time from a request to the requested packet.
+    /// Returns how long it usually takes, and how long it takes at most, until a requested packet
+    /// arrives.
     fn round_trip(&self, config: &Config, rtt: &Rtt) -> (Nanos, Nanos) {
         // The time from an acknowledgement to the packet that it allowed (`turnaround`) may include
         // the time that the sender takes to send all packets of its window. So `turnaround` is the

@@ -37,8 +37,8 @@ use super::{AckKind, Due, Receiver, Request, Turn};
 pub(super) struct Timed {
     pub(super) seq: Seq,
     pub(super) sent_at: Nanos,
-    /// The time at which the last probe was sent, if this probe rather than the acknowledgement may
-    /// have allowed the packet; otherwise equal to `sent_at`.
+    /// The time at which the most recent probe was sent, if this probe rather than the
+    /// acknowledgement may have allowed the packet; otherwise equal to `sent_at`.
     pub(super) probed: Nanos,
     /// The window before the turn in which the acknowledgement was sent, or 0 if other connections
     /// waited for turns.
@@ -50,7 +50,7 @@ pub(super) struct Timed {
 pub(super) struct OpeningProbe {
     /// The sender had stopped at this distance from the last advertised number.
     distance: u16,
-    /// The time at which the last probe was sent.
+    /// The time at which the most recent probe was sent.
     sent_at: Nanos,
 }
 

@@ -109,7 +109,7 @@ impl Receiver {
         self.grants.is_on(config)
     }
 
-    /// Returns whether the arriving transmission is long.
+    /// Returns whether the transmission that is arriving is long.
     #[inline]
     pub(in super::super) fn is_long(&self) -> bool {
         self.before_ack.saturating_add(self.since_ack) > LONG
@@ -179,7 +179,7 @@ impl Receiver {
     pub(in super::super) fn note_arrived(&mut self, count: u16, payload: u16, now: Nanos) {
         let arrived = &mut self.samples.arrived;
         if arrived.at != now {
-            // The ACK queue did not take the older sample, which is therefore dropped.
+            // The ACK queue did not take the older sample in time, so drop that sample.
             *arrived = Arrivals {
                 at: now,
                 ..Arrivals::default()

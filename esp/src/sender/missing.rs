@@ -20,13 +20,13 @@ pub(super) struct Missing {
     /// Whether `named` or `retransmitted` has packets. If not, the handling of acknowledgements
     /// reads no other field.
     active: bool,
-    /// Whether `named` is not empty.
+    /// Whether `named` has packets.
     due: bool,
     /// Packets to retransmit.
     named: Bits,
     /// Packets that were retransmitted since `since`.
     retransmitted: Bits,
-    /// The time when the first of `retransmitted` was named.
+    /// The time at which the first packet of `retransmitted` was named.
     since: Nanos,
 }
 

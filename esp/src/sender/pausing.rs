@@ -79,9 +79,10 @@ impl Sender {
         self.pause == Some(Pause::Asking) && core::mem::take(&mut self.probe)
     }
 
-    /// Returns whether acknowledgement numbers may count skipped packets, so that the sender
-    /// believes only the answer to the skip. The data packets of a congested receiver may count
-    /// skipped packets, too: they acknowledge the last advertised number, which a skip moves.
+    /// Returns whether the sender ignores acknowledgement numbers, because they may count skipped
+    /// packets as received. It then believes only the answer to the skip. Even the data packets of
+    /// a congested receiver may count skipped packets: they acknowledge the last advertised number,
+    /// which a skip advances.
     #[inline]
     pub(in super::super) fn ignores_acks(&self) -> bool {
         self.pause == Some(Pause::Asking)

@@ -113,7 +113,8 @@ impl Sender {
         };
         let there = seq.distance(self.tail).saturating_sub(u16::from(self.hold));
         let mut most = room.min(there);
-        // The announcement itself may always be sent.
+        // The packet that announces the transmission may always be sent. So it is added to the
+        // number of packets that may follow it.
         if let Some(behind) = behind.filter(|behind| *behind > 0 || most > 1) {
             let announced = self.grants.unscheduled(config).saturating_add(1);
             most = most.min(announced.saturating_sub(behind));
