@@ -124,8 +124,8 @@ fn all_but_one_wait_and_leave_in_order() {
             device.request_turn(id, round);
         }
     }
-    // The fourth request gives the first sender its turn; each later one gives the next sender its
-    // turn.
+    // The fourth request gives the first sender its turn. Each later request gives the next sender
+    // its turn.
     assert_eq!(device.left[..5], [0, 1, 2, 3, 0]);
     assert_eq!(device.queue.waiting(), 3);
 }
@@ -404,8 +404,8 @@ proptest! {
         }
     }
 
-    /// In any schedule no connection waits longer than [`HOLD`] after the last turn was given. All
-    /// senders that keep requesting turns get turns.
+    /// In any schedule, while connections wait, each turn is given at most [`HOLD`] after the
+    /// previous one. All senders that keep requesting turns get turns.
     #[test]
     fn waiting_connections_get_turns_in_bounded_time(
         senders in 2..8_usize,
@@ -496,8 +496,8 @@ fn a_lost_hold_is_repeated_when_its_packet_is() {
 
 #[test]
 fn a_sender_probes_for_a_lost_window_update() {
-    // In this test, the receiver was full, and the acknowledgement that opens the window is lost.
-    // No packet is in flight that would cause another acknowledgement.
+    // In this test, the receiver has no room for a while, and the acknowledgement that opens the
+    // window again is lost. No packet is in flight that would cause another acknowledgement.
     let mut pair = Pair::with_config(Config {
         burst_length: 4,
         packets_to_ack: 2,
@@ -606,7 +606,7 @@ fn a_waiting_request_survives_the_retransmission_of_its_packet() {
 
 #[test]
 fn a_link_slower_than_the_request_timer_is_learnt() {
-    // In this test, a packet takes four times the minimum of the request timer, and no packet is
+    // In this test, a packet takes four times the least wait of the request timer, and no packet is
     // lost. Each spurious request would make the sender retransmit a burst.
     let mut pair = Pair::new();
     pair.spacing = 4 * MS;

@@ -201,8 +201,8 @@ fn a_reset_ends_every_state() {
         assert_eq!(pair.sides[A].conn().failure(), Some(Failure::Reset));
         assert_eq!(pair.sides[A].conn().deadline(), None);
     }
-    // In these states everything but the FIN is acknowledged, so the RST only means that the peer
-    // has forgotten the connection.
+    // In these states everything except the FIN is acknowledged, so the RST only means that the
+    // peer has forgotten the connection.
     for state in [Closing, LastAck] {
         let mut pair = in_state(state);
         pair.abort(B);

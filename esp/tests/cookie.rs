@@ -42,8 +42,8 @@ fn syn() -> Header {
     }
 }
 
-/// Returns the client's first packet after the SYN, for a SYN|ACK with the number `cookie`. The
-/// packet has `len` bytes.
+/// Returns the client's first packet after the SYN. The packet acknowledges a SYN|ACK with the
+/// number `cookie`, and has `len` bytes.
 fn first(cookie: Seq, len: u16) -> Header {
     Header {
         len,

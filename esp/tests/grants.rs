@@ -97,7 +97,7 @@ fn a_window_fits_the_receive_buffer() {
 #[test]
 fn a_loss_bounds_the_windows_that_follow() {
     let mut pair = with_grants(US / 10, Config::default());
-    // A ring on the path has room for this many packets between two acknowledgements.
+    // The ring of a device on the path has room for this many packets between two acknowledgements.
     let (room, mut queued) = (200, 0);
     pair.rule(move |from, _, header| {
         queued = match (from, header.has(flags::ACK)) {
@@ -225,7 +225,7 @@ fn a_lost_announcement_halves_the_unscheduled_packets() {
     pair.restart_log();
     pair.send(A, &bytes(4_000, 3));
     let unscheduled = pair.data_sent(A).len();
-    // After the loss, 21 packets may follow an announcement, and one more with each later grant.
+    // After the loss, 21 packets may follow an announcement. Each later grant allows one more.
     assert!((21..30).contains(&unscheduled), "{unscheduled}");
     pair.settle();
     pair.assert_intact();

@@ -36,7 +36,7 @@ impl End {
         Self { conn, taken: 0 }
     }
 
-    /// Returns a listener's child for a SYN with the options `told`.
+    /// Returns a listener's child for a SYN that has the options `told`.
     fn child(syn: &Header, told: &Options, isn: u16, nonce: Option<u32>) -> Self {
         let mut conn = Connection::accept(2, syn, Seq(isn), Config::default(), 0);
         if let Some(nonce) = nonce {
@@ -236,7 +236,7 @@ fn a_packet_of_an_earlier_connection_fails_its_checksum() {
     for nonces in [
         [BOTH[0], Some(1)],
         [Some(1), BOTH[1]],
-        // These are the same nonces, but swapped.
+        // These are the nonces of the old connection, but swapped.
         [BOTH[1], BOTH[0]],
     ] {
         let mut new = Wire::new([100, 200], nonces);
@@ -282,7 +282,8 @@ fn a_handshake_has_no_masks() {
 
 #[test]
 fn the_reset_of_a_host_that_has_forgotten_has_the_mask_of_what_it_answers() {
-    // These numbers cover the last number before a wrap, the first number after it, and others.
+    // With these initial numbers, the tested numbers include the last one before a wrap and the
+    // first one after it.
     for isn in [100, 0xfffb, 0xfffc, 0xfffd] {
         let mut wire = Wire::new([isn, 200], BOTH);
         wire.send(0, 3);
@@ -298,7 +299,7 @@ fn the_reset_of_a_host_that_has_forgotten_has_the_mask_of_what_it_answers() {
     }
     let mut wire = Wire::new([100, 200], BOTH);
     wire.send(0, 3);
-    // The RST of a peer that gives up has a mask.
+    // The RST of a peer that ends the connection has a mask.
     let reset = wire.ends[1].conn.abort().expect("the peer knows of it");
     let mask = wire.ends[1].conn.mask(&reset);
     assert!(!wire.ends[0].conn.takes_mask(&reset, 0));

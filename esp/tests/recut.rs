@@ -294,7 +294,7 @@ fn both_ends_may_skip_at_once() {
 
 #[test]
 fn a_connection_ends_rather_than_reuse_numbers_if_the_peer_accepts_no_skips() {
-    // In this case, packets in flight may still arrive.
+    // In this case, the packets that are in flight may still arrive.
     let mut pair = Pair::established();
     pair.send(A, &bytes(5000, 1));
     pair.shrink(A, 60);

@@ -18,7 +18,8 @@ const COST: u32 = 300;
 const OURS: u16 = 7;
 const PEERS: u16 = 9;
 
-/// A write queue whose packets were sent with these flags, and form runs of at most `most` packets.
+/// A write queue whose packets were sent with `flags`. The packets form runs of at most `most`
+/// packets.
 #[derive(Clone)]
 struct Kept {
     flags: HashMap<u16, u8>,
@@ -142,7 +143,7 @@ enum Action {
     Queue(u16),
     /// The last packet is withheld, or no longer withheld.
     Hold(bool),
-    /// More packets are acknowledged, with these flags in addition to ACK.
+    /// The peer acknowledges this many more packets, with these flags in addition to ACK.
     Acknowledge(u16, u8),
     /// Time passes, and timers expire.
     Wait(Nanos),
@@ -291,8 +292,8 @@ proptest! {
     }
 }
 
-/// The whole message has arrived, so the acknowledgement that would open a window for the rest of
-/// the message can wait for data.
+/// The whole message has arrived. So no window has to be opened for the rest of it, and the
+/// acknowledgement can wait for data.
 #[test]
 fn a_message_that_arrives_whole_is_acknowledged_with_the_answer() {
     let mut conn = established(Config::default());

@@ -7,7 +7,7 @@ use esp::{flags, Config, DropReason, Failure, Header, Options, Room, Seq, State,
 use esp_testkit::pair::{bytes, Fate, Pair, A, B, MS, PORTS, S, US};
 use esp_testkit::Host;
 
-/// A packet's payload.
+/// Number of payload bytes of a packet.
 const MSS: usize = 100;
 
 fn config() -> Config {

@@ -139,7 +139,7 @@ fn the_end_releases_a_held_packet() {
 
 #[test]
 fn the_announcement_opens_as_much_as_configured() {
-    // S2: the announcement is not acknowledged yet.
+    // S2: before the announcement is acknowledged, only `initial` packets may follow it.
     for initial in [0, 1, 4] {
         let config = Config {
             initial_ack_burst_length: initial,

@@ -16,8 +16,8 @@ fn pair(crowded: bool, config: Config) -> Pair {
     pair.establish()
 }
 
-/// Sends a message of `packets` packets from A, and returns the number of bytes of each packet that
-/// A sends before B answers.
+/// Sends a message of `packets` packets from A. Returns the number of bytes of each packet that A
+/// sends before B answers.
 fn before_an_answer(pair: &mut Pair, packets: usize) -> Vec<u16> {
     pair.restart_log();
     pair.cut(B);

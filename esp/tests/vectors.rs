@@ -116,8 +116,8 @@ impl Station {
         self.now = until;
     }
 
-    /// Executes a line of the vectors. If the line is an expected packet, compares a sent packet
-    /// with it.
+    /// Executes a line of the vectors. If the line is a packet that is expected, compares it with
+    /// the packet that was sent.
     fn line(&mut self, line: &str) {
         let (verb, rest) = line.split_once(' ').unwrap_or((line, ""));
         match verb {
