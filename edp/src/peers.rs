@@ -153,8 +153,8 @@ impl Entry {
         }
     }
 
-    /// Returns how many nanoseconds after the beginning of the last wait a new wait with `patience`
-    /// may begin.
+    /// Returns the time, in nanoseconds, that must pass from the beginning of the last wait to the
+    /// beginning of a new wait with `patience`.
     fn rest(&self, patience: Patience) -> u64 {
         let (first, most) = if patience.expects || self.answered {
             (REST_EXPECTED, REST_EXPECTED_MAX)

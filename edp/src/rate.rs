@@ -15,7 +15,7 @@ pub const BURST: u64 = 50;
 
 /// Decides whether an answer may be sent at `now`. `due` is 0 for the first answer, and then the
 /// value that the call for the previous answer returned. Returns the next `due`, or `None` if the
-/// answer may not be sent.
+/// answer must not be sent.
 #[inline]
 pub fn admit(due: u64, now: u64) -> Option<u64> {
     let due = due.max(now);

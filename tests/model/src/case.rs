@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! A case: the parameters, and the behaviour of the programs at both ends of every connection.
+//! A case that the model checker explores: the parameters of the hosts, and the behaviour of the
+//! programs at both ends of every connection.
 
 use std::fmt;
 

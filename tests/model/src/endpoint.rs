@@ -96,7 +96,7 @@ impl Endpoint {
         scene.case.program(self.host, self.index)
     }
 
-    /// Returns when the engine must run next, and when the reader must run next.
+    /// Returns the times at which the engine and the reader must run next, in this order.
     pub fn deadlines(&self) -> [Option<Nanos>; 2] {
         [self.socket.deadline(), self.read_at]
     }

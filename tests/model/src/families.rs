@@ -23,7 +23,7 @@ pub enum Scale {
     /// Some cases of each family, with one loss and one duplicate. Checking them takes seconds,
     /// even without optimization.
     Quick,
-    /// Small cases.
+    /// Small cases of each family.
     Small,
     /// The small cases and larger ones. Checking them takes long.
     Deep,
@@ -68,14 +68,14 @@ const USUAL: Nanos = 100 * MS;
 /// Upper bound of the duration of runs that begin with a handshake, in nanoseconds.
 const WITH_HANDSHAKE: Nanos = 1_500 * MS;
 
-/// Upper bound of the duration, in nanoseconds, of runs whose reader makes room late, and for one
-/// packet at a time.
+/// Upper bound of the duration of runs whose reader makes room late, and only for one packet at a
+/// time, in nanoseconds.
 const WITH_SLOW_READER: Nanos = 500 * MS;
 /// Upper bound of the duration of runs whose reader is slightly late, in nanoseconds.
 const WITH_LATE_READER: Nanos = 200 * MS;
 
-/// The time within which the other senders are done if one sender dies and nothing else goes wrong,
-/// in nanoseconds.
+/// After one sender has died, the others must be done within this time, in nanoseconds, if nothing
+/// else goes wrong.
 const AFTER_DEATH: Nanos = IDLE + MS;
 
 const SLEEPS: Reader = Reader::AtOnce { sleeps: true };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! A family of cases as a model for stateright.
+//! Presents a family of cases to stateright, the model checker.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
@@ -30,7 +30,7 @@ pub struct Worlds {
     pub cases: Arc<Vec<Case>>,
     /// The faults that may happen in a run.
     pub budget: Budget,
-    /// The statistics.
+    /// The statistics of the check.
     pub tally: Arc<Tally>,
 }
 

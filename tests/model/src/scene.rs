@@ -116,18 +116,18 @@ impl Log {
 pub struct Scene<'a> {
     /// The time, in nanoseconds.
     pub now: Nanos,
-    /// Whether the programs already run.
+    /// Whether the programs have started.
     pub awake: bool,
     /// Whether nothing has gone wrong so far, so that no packet needs to be sent twice: see
     /// [`Case::is_smooth`].
     pub calm: bool,
     /// Whether the fate of any packet so far was [`Fate::Echo`](crate::world::Fate::Echo).
     pub echoed: bool,
-    /// The dead sender host.
+    /// The number of the sender host that has died, if any.
     pub dead: Option<u8>,
-    /// The case.
+    /// The case that is being explored.
     pub case: &'a Case,
-    /// Packets sent, in order.
+    /// The packets that the hosts have sent in this step, in order.
     pub out: Vec<Packet>,
     /// The first fault, if there was one.
     pub fault: Option<Fault>,

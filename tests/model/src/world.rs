@@ -33,7 +33,7 @@ pub enum Fate {
     Die,
 }
 
-/// The faults that may still happen.
+/// The faults that may still happen in a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Budget {
     /// Number of packets that may be lost.
