@@ -385,7 +385,7 @@ impl AckQueue {
         slot.counted = self.epoch;
     }
 
-    /// Stops counting a connection.
+    /// Stops counting a connection as a receiver of an announced transmission.
     #[inline]
     fn unschedule(&mut self, slot: &mut Slot) {
         self.count_in_flight(slot, 0);
@@ -531,7 +531,7 @@ impl AckQueue {
         }
     }
 
-    /// Refunds the unused part of a turn in which a transmission ended.
+    /// Returns the unused part of a turn to its host, because the transmission ended in that turn.
     #[inline]
     fn refund(&mut self, slot: &Slot, connection: &Connection) {
         let used = match slot.position {

@@ -109,7 +109,7 @@ impl Config {
         self.least_timeout()
     }
 
-    /// Returns the maximum silence of a peer that owes an answer.
+    /// Returns the time for which a peer may be silent while it owes an answer.
     #[inline]
     pub(super) fn patience(&self) -> Nanos {
         from_millis(self.user_timeout)
@@ -129,9 +129,9 @@ pub struct Stats {
     pub tx_err: u32,
     /// Number of packets that reached the connection.
     pub pkt_rx: u32,
-    /// Number of received packets that were dropped for a reason other than their number.
+    /// Number of received packets with a number other than the expected one.
     pub pkt_rx_oos: u32,
-    /// Number of received packets dropped for any other reason.
+    /// Number of received packets that were dropped for a reason other than their number.
     pub pkt_rx_drop: u32,
     /// Number of packets found missing because a later packet arrived.
     pub seq_lost: u32,

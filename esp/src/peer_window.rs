@@ -28,7 +28,8 @@ const MOST_TO_ACK: u16 = 96;
 /// acknowledgement number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct PeerWindow {
-    /// The distance at which the sender last stopped; 0 for never.
+    /// The distance from the last advertised number at which the sender last stopped; 0 if it never
+    /// stopped.
     stopped: u16,
     /// The distance of the farthest packet taken since the sender last stopped.
     farthest: u16,
@@ -52,7 +53,7 @@ impl PeerWindow {
         self.widen_span(window.burst_length);
     }
 
-    /// Raises the span for a window of this size.
+    /// Raises the span to twice this window, if it is less.
     pub(super) fn widen_span(&mut self, window: u16) {
         self.span = self.span.max(window.saturating_mul(2));
     }

@@ -60,7 +60,10 @@ impl Records {
         self.open
     }
 
-    /// Processes data that is next in order. Returns `None` if the peer breaks the rules.
+    /// Processes `bytes` bytes of data that are next in order. `starts` and `ends` state whether a
+    /// record begins or ends with them. Returns `None` if the peer breaks the rules: if a record
+    /// begins before the previous one has ended, if the data belong to no record, or if a record is
+    /// too long.
     fn take(&mut self, starts: bool, ends: bool, bytes: u32) -> Option<Part> {
         let length = self.arrived.saturating_add(bytes);
         if starts == self.open || length > self.own {

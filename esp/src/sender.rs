@@ -66,7 +66,7 @@ pub(super) enum Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Outgoing {
     pub(super) seq: Seq,
-    /// Number of packets; 1 unless they are data.
+    /// Number of packets; 1 for a SYN or a FIN.
     pub(super) count: u16,
     pub(super) kind: Kind,
     /// The flags TXS and TXF.

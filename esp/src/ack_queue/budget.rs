@@ -53,7 +53,7 @@ const FEWEST: u32 = 16;
 /// Upper bound for the size of a port's buffer, bytes.
 const LARGEST: u64 = 1_200_000;
 
-/// After a loss, the ceiling rises slowly for this many spans.
+/// After a loss, the budget's ceiling rises slowly for this many spans.
 const LEASE: u16 = 256;
 
 /// The budget shrinks after this many consecutive spans in which the port was fully used.
@@ -71,7 +71,7 @@ const SHORTEST: u32 = 84;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(in super::super) struct Arrivals {
     pub(in super::super) packets: u16,
-    /// Number of bytes on the wire.
+    /// Number of bytes that these packets take on the wire.
     pub(in super::super) bytes: u32,
     pub(in super::super) at: Nanos,
 }
@@ -80,7 +80,7 @@ pub(in super::super) struct Arrivals {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(in super::super) struct RateSample {
     pub(in super::super) packets: u16,
-    /// Number of bytes on the wire.
+    /// Number of bytes that these packets take on the wire.
     pub(in super::super) bytes: u32,
     /// The time in which the packets arrived.
     pub(in super::super) elapsed: Nanos,
@@ -89,7 +89,7 @@ pub(in super::super) struct RateSample {
 /// The times from a connection's turns to the first packet of each turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(in super::super) struct RoundTrip {
-    /// The time from the last turn to the turn's first packet.
+    /// The time from the connection's most recent turn to its first packet.
     pub(in super::super) last: Nanos,
     /// The least time from any turn of the connection to the turn's first packet.
     pub(in super::super) least: Nanos,
@@ -121,7 +121,7 @@ pub(super) fn link_rate(megabits: u32) -> u32 {
     rate(megabits.saturating_mul(125), MILLISECOND)
 }
 
-/// Returns the least time that these bytes take on a link with this rate; 0 if `rate` is 0
+/// Returns the least time that `bytes` bytes take on a link with the rate `rate`; 0 if `rate` is 0
 /// (unknown).
 #[inline]
 pub(in super::super) fn least_time(bytes: u32, rate: u32) -> Nanos {
@@ -310,7 +310,7 @@ impl Budget {
         DELAY.saturating_add(self.takes(32))
     }
 
-    /// Returns the time that this number of full packets takes at the port's rate.
+    /// Returns the time that `packets` full packets take at the port's rate.
     fn takes(&self, packets: u32) -> Nanos {
         least_time(self.packet.saturating_mul(packets), self.rate)
     }

@@ -10,12 +10,12 @@ const HOSTS: usize = 64;
 const WAYS: usize = 4;
 const SETS: usize = HOSTS / WAYS;
 
-/// The debt, in [`PARTS`], beyond which a host gets no first turns in advance.
+/// A host with more debt than this, in [`PARTS`], gets no first turns in advance.
 const MOST_DEBT: u8 = (CREDIT - 1) * PARTS;
 
 /// The trust that a host loses with an unused turn. A used turn restores 1.
 const PASSED: i8 = 4;
-/// The minimum trust.
+/// The least trust that a host can have.
 const LEAST_TRUST: i8 = -32;
 
 /// A host that has turns.
@@ -63,7 +63,7 @@ impl Host {
         self.ahead(round) == 0 && self.debt(round) == 0 && self.is_trusted()
     }
 
-    /// Returns whether the host may delay others.
+    /// Returns whether the host is trusted, so that its turns may delay other hosts.
     #[inline]
     pub(super) fn is_trusted(&self) -> bool {
         self.trust == 0

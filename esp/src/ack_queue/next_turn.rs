@@ -7,16 +7,16 @@ use super::super::timers::Nanos;
 use super::slot::{Kind, Position, Turn};
 use super::{AckQueue, List, Slot, MOVES};
 
-/// A step that gives the head of a list a turn, or a place in a round.
+/// What the queue does with the head of a list, its first connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// The head gets a regular turn.
+    /// The head of the list gets a regular turn.
     Turn,
-    /// The head gets a turn while other connections have theirs.
+    /// The head of the list gets a turn while other connections have theirs.
     Concurrent,
-    /// The head gets an additional turn, because the budget has room.
+    /// The head of the list gets an additional turn, because the budget has room.
     Budget,
-    /// The head gets no turn, but perhaps a place in a round.
+    /// The head of the list gets no turn, but perhaps a place in a round.
     Move,
 }
 

@@ -29,7 +29,7 @@ const MEMORY: Nanos = 10 * SECOND;
 /// The measurement of a sender's turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct LastTurn {
-    /// The window before the turn.
+    /// The sender's window before the turn, in packets.
     window: u16,
     /// The time from the turn to its first packet.
     time: Nanos,

@@ -84,7 +84,7 @@ impl Floor {
         window.saturating_sub(self.below).max(LEAST.min(window))
     }
 
-    /// Lowers the minimum to [`LEAST`], since the configured window is too large.
+    /// Lowers the minimum window to [`LEAST`], since the configured window is too large.
     fn lower(&mut self) {
         *self = Self {
             below: LARGEST_WINDOW,
@@ -92,7 +92,7 @@ impl Floor {
         };
     }
 
-    /// Lowers the minimum by an eighth.
+    /// Lowers the minimum window by an eighth.
     fn sink(&mut self, config: &Config) {
         let less = (self.of(config) / 8).max(1);
         self.below = self.below.saturating_add(less);

@@ -152,7 +152,9 @@ impl Receiver {
         self.probing = Some(probing);
     }
 
-    /// Starts a round-trip measurement when an acknowledgement of this kind is sent.
+    /// Starts to measure the time from an acknowledgement of the kind `kind`, which is sent now, to
+    /// the first packet that it allows. Only acknowledgements that get a turn, and requests that
+    /// name the expected packet, are measured.
     #[inline]
     pub(super) fn time(&mut self, kind: AckKind, config: &Config, now: Nanos) {
         if kind == AckKind::Request && self.names_expected() {

@@ -22,7 +22,7 @@ pub(super) struct Missing {
     active: bool,
     /// Whether `named` has packets.
     due: bool,
-    /// Packets to retransmit.
+    /// Packets that a request has named and that are to be retransmitted.
     named: Bits,
     /// Packets that were retransmitted since `since`.
     retransmitted: Bits,
@@ -31,7 +31,7 @@ pub(super) struct Missing {
 }
 
 impl Missing {
-    /// Returns whether a retransmission is due.
+    /// Returns whether a named packet is to be retransmitted.
     #[inline]
     pub(super) fn is_due(&self) -> bool {
         self.due

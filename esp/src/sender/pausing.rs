@@ -20,7 +20,7 @@ use super::super::timers::{Nanos, FRAME_LIFE};
 use super::super::wire::{flags, Header};
 use super::{Missing, Sender};
 
-/// The reason why no packet is sent.
+/// The reason why a paused sender sends nothing from its queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Pause {
     /// The sender only waits, because the receiver does not support skips, or because everything is

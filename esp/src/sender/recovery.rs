@@ -9,7 +9,7 @@ use super::super::timers::{from_micros, Nanos, WINDOW_PROBE_MIN};
 use super::Sender;
 
 impl Sender {
-    /// Returns the time until the timer's next expiry.
+    /// Returns how long the retransmission timer runs until it expires.
     #[inline]
     pub(super) fn timeout(&self, config: &Config, rtt: &Rtt) -> Nanos {
         let timeout = rtt.timeout(config.least_timeout(), self.tries);

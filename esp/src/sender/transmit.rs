@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The choice of the next packets to send, and of their flags.
+//! Chooses the next packets to send, and their flags.
 
 use super::super::config::Config;
 use super::super::outcome::WriteQueue;
