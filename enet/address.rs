@@ -56,7 +56,7 @@ impl Address {
         })
     }
 
-    /// Returns the form that programs receive.
+    /// Returns the address as `struct sockaddr_en`, the form that programs receive.
     pub(crate) fn emit(&self) -> [u8; ADDRESS_LEN] {
         let [f0, f1] = parameters::family().to_ne_bytes();
         let [p0, p1] = self.port.to_be_bytes();
@@ -107,7 +107,7 @@ impl Peer {
         }
     }
 
-    /// Returns whether the peer is `peer`.
+    /// Returns whether the socket's peer is `peer`.
     #[inline]
     pub(crate) fn is(&self, peer: &Address) -> bool {
         self.address.load(Relaxed) == Self::bits(peer) && self.ifindex.load(Relaxed) == peer.ifindex

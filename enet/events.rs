@@ -26,7 +26,7 @@ fn counters(net: &Net) -> &Statistics {
     &NetState::of(net).statistics
 }
 
-/// Replaces the header of a frame that is too short to have one.
+/// The header that trace events show for a frame that is too short to have one.
 const NO_HEADER: esp::Header = esp::Header {
     src: 0,
     dst: 0,

@@ -80,7 +80,8 @@ pub(crate) struct Binding {
     /// Whether `bind` named the port. A port that `bind` named is kept if the socket is
     /// disconnected.
     explicit: AtomicBool,
-    /// Whether the port was released. It is still shown until the socket takes another port.
+    /// Whether the port was released. Until the socket takes another port, its address still shows
+    /// the released one.
     released: AtomicBool,
 }
 

@@ -171,7 +171,8 @@ fn send_payload(
     send(skb, device, header, to)
 }
 
-/// Appends the checksum, if the header announces one, and sends the message.
+/// Appends the checksum to the message in `skb`, if `header` announces one, and sends the message
+/// to `to`.
 fn send(mut skb: Skb, device: &Device, header: &Header, to: Mac) -> Result<(), DropReason> {
     if header.has_checksum && !skb.append_sum(0) {
         return Err(DropReason::NoMemory);

@@ -25,8 +25,8 @@ pub(super) fn send(sock: &Sock<Edp>, msg: &mut Message<'_>, len: usize) -> Resul
     } else {
         Ok(())
     };
-    // Several sends share a buffer, so their data is copied. The completion of a zero-copy send
-    // must say so.
+    // Several sends share a buffer, so their data is copied. The completion notification of a
+    // zero-copy send must report the copy.
     msg.note_copy();
     let result = begun.and_then(|()| {
         append(sock, pending, msg, len)?;

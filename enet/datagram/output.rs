@@ -101,7 +101,7 @@ impl Edp {
     fn bind_free_port(sock: &Sock<Self>) -> Result<u16> {
         for _ in 0..BINDINGS {
             match Self::take_port(sock, 0, INTERFACE_ANY) {
-                // Another thread has bound the socket.
+                // Another thread has given the socket a port since `own_port` found none.
                 Err(e) if e == EINVAL => {}
                 Err(e) if e == EADDRINUSE => return Err(EAGAIN),
                 result => result?,

@@ -364,8 +364,8 @@ fn finish<M: Mapped>(call: &StreamCall<'_, M>, nonblocking: bool, pending: Error
             Ok(())
         }
         Ok(_) => finish_by_tcp(call, companion, &mut left, pending),
-        // Events since the call began have not woken this call, so they are left for later calls to
-        // report.
+        // A nonblocking call does not sleep, so no event has woken it. The events so far are left
+        // for later calls to report.
         Err(EAGAIN) if nonblocking => return Err(pending),
         Err(EAGAIN) => Err(pending),
         Err(error) => Err(error),

@@ -172,7 +172,7 @@ impl Streams for Mapped {
     fn accept(call: &Call<'_>, new: &mut NewStream<'_, Self>, nonblocking: bool) -> Result {
         let mut timeout = call.sock().receive_timeout(nonblocking);
         loop {
-            // A companion may appear while the call sleeps.
+            // A companion may have appeared while the call slept, so each iteration looks for it.
             let companion = listening_companion(call);
             if let Some(companion) = companion {
                 Self::look_at_listener(call, companion);

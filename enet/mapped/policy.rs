@@ -171,7 +171,7 @@ impl Rules {
         added.map_err(|_| ENOSPC)
     }
 
-    /// Removes the rules of a group.
+    /// Removes the rules of the control group with the number `group`.
     pub(super) fn flush(&self, group: u64) {
         self.0.lock().retain(|rule| rule.group != group);
     }

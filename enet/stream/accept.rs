@@ -142,7 +142,8 @@ impl<P: Offspring> Queue<P> {
         self.listener.is_some() && self.has_room() && children < self.limit.saturating_mul(2)
     }
 
-    /// Updates the counters for a half-open child that leaves its list.
+    /// Stores that a half-open child leaves its list. So half-open children no longer fill the
+    /// backlog.
     fn leave_half_open(&mut self) {
         self.half_open = self.half_open.saturating_sub(1);
         self.full_since = None;

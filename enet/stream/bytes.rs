@@ -311,7 +311,8 @@ pub(super) fn grow_send_buffer(esp: &mut LockedEsp<'_>) {
     }
 }
 
-/// Returns whether a writer must give up.
+/// Returns whether a writer must give up: because of an error, or because the sending direction is
+/// shut down.
 pub(super) fn is_stopped(sock: &Sock<Esp>) -> bool {
     sock.has_error() || sock.shutdown() & uapi::SEND_SHUTDOWN != 0
 }
@@ -484,7 +485,8 @@ pub(super) fn sleep(
     waited
 }
 
-/// Returns whether a reader must give up.
+/// Returns whether a reader must stop waiting: because of an error, because the receiving direction
+/// is shut down, or because the connection is over.
 pub(super) fn is_over(sock: &Sock<Esp>) -> bool {
     sock.has_error()
         || sock.shutdown() & uapi::RCV_SHUTDOWN != 0
@@ -528,7 +530,7 @@ fn await_data(call: &Call<'_, Esp>, progress: &Progress, timeout: &mut c_long) -
     waited
 }
 
-/// Returns the call's result if no more data can arrive.
+/// Returns the result of a receive call that has copied `copied` bytes, if no more data can arrive.
 pub(super) fn ended(guard: &mut Guard<'_, Esp>, copied: usize) -> Option<Result> {
     let esp = guard.locked();
     let sock = esp.sock();

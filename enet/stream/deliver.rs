@@ -59,7 +59,7 @@ impl Packets {
     }
 }
 
-/// Queues the payloads that are next in the stream.
+/// Queues, for the reader, the payloads of a received buffer that are next in the stream.
 #[inline]
 pub(super) fn deliver(
     esp: &mut LockedEsp<'_>,

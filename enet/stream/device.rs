@@ -26,7 +26,7 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire};
 /// examines the device when it releases the socket. Only a device with an ACK queue has had
 /// connections, so the search is skipped for other devices.
 pub(crate) fn tell(net_state: &NetState, ifindex: u32) {
-    // A processor that sees the new number also sees the change of the device.
+    // A processor that reads the incremented number also sees the change of the device.
     let change = net_state
         .device_changes
         .fetch_add(1, AcqRel)
@@ -91,7 +91,8 @@ fn readdressed(esp: &mut LockedEsp<'_>, device: &Device) {
         return;
     };
     if sock.tcp_state() == TcpState::SynSent as u8 {
-        // The next SYN has the new address.
+        // The peer has not answered yet. It will know this end by the address of the next SYN,
+        // which is the new address.
         connection.local = device.address();
         return;
     }

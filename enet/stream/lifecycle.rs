@@ -19,7 +19,7 @@ static ORPHANED: AtomicUsize = AtomicUsize::new(0);
 pub(super) struct Parent<P: Offspring>(SharedQueue<P>);
 
 impl<P: Offspring> Parent<P> {
-    /// Creates the reference to `queue`.
+    /// Creates a half-open child's reference to `queue`.
     pub(super) fn new(queue: SharedQueue<P>) -> Self {
         Parent(queue)
     }

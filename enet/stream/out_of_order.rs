@@ -13,7 +13,8 @@ use crate::{
     net::skb::{Buffer, Skb},
 };
 
-/// Handles a retransmission request that names missing packets.
+/// Passes the missing packets that a retransmission request names to the engine, which then
+/// retransmits them.
 #[cold]
 #[inline(never)]
 pub(super) fn named(

@@ -67,7 +67,7 @@ impl Protocol for Esp {
     fn timer(esp: &mut LockedEsp<'_>, _softirq: Softirq<'_>) {
         let sock = esp.sock();
         if sock.shared().asking.key() != 0 {
-            // The wait that precedes the SYN is over.
+            // This is a companion, and its wait before its SYN has timed out.
             return NetState::of(sock.net()).mapped_askers.expire(sock);
         }
         let Some((_, connection)) = parts(esp) else {
@@ -203,7 +203,7 @@ impl Esp {
         })
     }
 
-    /// Sends the SYN.
+    /// Begins a connection to `address`: sends the SYN.
     fn start_connecting(esp: &mut LockedEsp<'_>, address: &[u8]) -> Result {
         let sock = esp.sock();
         let net_state = NetState::of(sock.net());
