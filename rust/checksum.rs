@@ -44,7 +44,7 @@ unsafe fn sum(skb: *mut bindings::sk_buff, from: u32, len: u32) -> u32 {
         bindings::skb_prepare_seq_read(skb, from, from.wrapping_add(len), &mut state);
         loop {
             let mut block: *const u8 = ptr::null();
-            // A block may extend beyond the range.
+            // A block may extend beyond the range, so only its part within the range is used.
             let there = bindings::skb_seq_read(done, &mut block, &mut state);
             let part = there.min(len.wrapping_sub(done));
             if part == 0 {

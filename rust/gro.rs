@@ -204,9 +204,9 @@ pub(super) unsafe extern "C" fn receive<P: Packets>(
     }
 }
 
-/// The held buffer of a packet's connection.
+/// The result of a search for the held buffer of a packet's connection.
 struct Found {
-    /// The buffer, or null.
+    /// The held buffer, or null if there is none.
     held: *mut bindings::sk_buff,
     /// Whether the packet may be merged into `held`. If not, `held` is only flushed, so that the
     /// packet does not overtake it.

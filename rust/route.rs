@@ -97,8 +97,8 @@ enum Route {
 }
 
 impl Route {
-    /// Returns the route by `device` from the own address `own` to `ip`. May be called in any
-    /// context.
+    /// Returns the route through `device` from this host's address `own` to the host with the
+    /// address `ip`. May be called in any context.
     fn back(device: &Device, ip: IpAddr, own: IpAddr) -> Option<Self> {
         let device = device.as_ptr();
         match (ip, own) {

@@ -595,7 +595,8 @@ impl<'a, P: Protocol> Locked<'a, P> {
         self.sock.shutdown_cell().store(0, Relaxed);
     }
 
-    /// Counts a disconnect by a call. Calls that sleep on the socket fail with `EPIPE`.
+    /// Counts that a call has disconnected the socket. Calls that sleep on the socket then fail
+    /// with `EPIPE`.
     pub(crate) fn count_disconnect(&mut self) {
         self.sock.disconnects_cell().fetch_add(1, Relaxed);
     }

@@ -338,7 +338,7 @@ pub(crate) struct TableGuard<'a, P: Protocol, L: Link> {
 }
 
 impl<P: Protocol, L: Link> TableGuard<'_, P, L> {
-    /// Returns whether a socket in the bucket of `hash` matches.
+    /// Returns whether `matches` returns true for a socket in the bucket of `hash`.
     pub(crate) fn any(&self, hash: u32, matches: impl FnMut(&Sock<P>) -> bool) -> bool {
         self.table.find(hash, &self.section, matches).is_some()
     }

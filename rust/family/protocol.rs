@@ -66,7 +66,7 @@ impl<P: Protocol> Vtable<P> {
         Ok(sk)
     }
 
-    /// Changes the count of sockets whose memory is in use, by 1 or -1.
+    /// Adds `change`, 1 or -1, to the count of the protocol's sockets whose memory is not freed.
     pub(in crate::net) fn count(&self, change: isize) {
         if change > 0 {
             self.allocated.fetch_add(1, Ordering::Relaxed);
@@ -75,7 +75,7 @@ impl<P: Protocol> Vtable<P> {
         }
     }
 
-    /// Changes the count of sockets in `/proc/net/protocols`, by 1 or -1.
+    /// Adds `change`, 1 or -1, to the count of the protocol's sockets in `/proc/net/protocols`.
     pub(in crate::net) fn count_in_use(&self, sock: &RawSock, change: c_int) {
         // SAFETY: The protocol is registered as long as it has sockets.
         unsafe {
