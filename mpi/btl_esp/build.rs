@@ -7,20 +7,21 @@ use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The functions of Open MPI that the component calls, and the shims.
+/// The functions for which bindgen makes bindings, as a pattern: the shims (`enet_*`), and the
+/// functions of Open MPI that the component calls.
 const FUNCTIONS: &str = concat!(
     "enet_.*|mca_base_component_var_register|mca_btl_base_param_(register|verify)|mca_btl_base_dump",
     "|opal_bitmap_set_bit|opal_convertor_pack|opal_proc_local_get|opal_progress_(un)?register",
 );
 
-/// The types that the component uses.
+/// The types for which bindgen makes bindings, as a pattern: the types that the component uses.
 const TYPES: &str =
     concat!(
     "mca_btl_base_(component_3_0_0|module|descriptor|segment|receive_descriptor|registration_handle)_t",
     "|mca_btl_base_rdma_completion_fn_t|mca_base_component_t",
 );
 
-/// The constants that the component uses.
+/// The constants and variables of Open MPI for which bindgen makes bindings, as a pattern.
 const VALUES: &str = concat!(
     "MCA_BTL_(FLAGS_SEND|FLAGS_SEND_INPLACE|FLAGS_PUT|REG_FLAG_REMOTE_WRITE|EXCLUSIVITY_LOW|NO_ORDER|DES_.*|ERROR_FLAGS_FATAL|TAG_MAX)",
     "|MCA_BASE_(VAR_TYPE_.*|VERSION_M.*|VERSION_R.*)|OPAL_(MAJOR|MINOR|RELEASE)_VERSION",

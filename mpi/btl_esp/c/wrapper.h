@@ -15,7 +15,7 @@
 #include "opal/runtime/opal_progress.h"
 #include "opal/util/proc.h"
 
-/* Functions that wrap macros and inline functions of Open MPI. */
+/* Wrappers of Open MPI's macros and inline functions, for which bindgen makes no bindings. */
 int enet_modex_send(const mca_base_component_t *component, const void *data, size_t length);
 int enet_modex_receive(const mca_base_component_t *component, const opal_process_name_t *peer, void **data, size_t *length);
 int enet_needs_buffers(const opal_convertor_t *convertor);

@@ -9,7 +9,7 @@ use crate::wire::VERSION;
 /// The description of an interface. Peers need it in order to connect to the interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Card {
-    /// The interface's Ethernet address; unspecified in the test mode.
+    /// The interface's Ethernet address; unspecified in the test mode, which uses TCP on loopback.
     pub mac: MacAddr,
     /// The port on which the process listens.
     pub port: u16,
@@ -22,7 +22,7 @@ pub struct Card {
 /// Number of bytes of an encoded card.
 const CARD: usize = 16;
 
-/// Encodes the cards.
+/// Encodes the cards, so that Open MPI's modex can carry them to the peers.
 pub fn encode(cards: &[Card]) -> Vec<u8> {
     let mut bytes = vec![VERSION];
     for card in cards {

@@ -173,7 +173,8 @@ fn make(parameters: &Parameters) -> Result<Vec<*mut mca_btl_base_module_t>, Stri
     let mut interfaces = if parameters.test_links > 0 {
         vec![Interface::Loopback; parameters.test_links]
     } else {
-        // A socket is opened first, so that a missing module is reported before missing interfaces.
+        // A socket is opened first, so that a missing kernel module is reported before missing
+        // interfaces.
         sockaddr_en::EspSocket::new().map_err(explain)?;
         interfaces::find(&parameters.include, &parameters.exclude).map_err(explain)?
     };

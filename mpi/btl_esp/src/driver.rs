@@ -18,14 +18,14 @@ use crate::reach::{Echoes, Reach};
 use crate::transport::Interface;
 use crate::wire::Name;
 
-/// The maximum time for which the final close waits for the peers.
+/// The maximum time for which the final close waits until the peers close their connections, too.
 const FAREWELL: Duration = Duration::from_secs(2);
 
 /// Messages of up to this number of bytes are copied before delivery, because Open MPI's ob1 may
 /// write past the end of a short message.
 const COPIED: usize = 256;
 
-/// Space after a copied message, in units of eight bytes.
+/// Space after a copied message, into which ob1 may write, in units of eight bytes.
 const SLACK: usize = 8;
 
 static ENGINE: Mutex<Option<Engine<Message>>> = Mutex::new(None);
@@ -48,7 +48,7 @@ pub fn start(
     *REACH.lock().expect("panics abort") = Some(Reach::new(echoes));
 }
 
-/// Sets the callback for lost peers.
+/// Sets Open MPI's callback, which is called when a peer is lost.
 pub fn set_error_callback(callback: mca_btl_base_module_error_cb_fn_t) {
     *ON_ERROR.lock().expect("panics abort") = callback;
 }
@@ -83,8 +83,8 @@ pub fn reach(
     module: usize,
     fetch: impl FnOnce() -> Vec<u8>,
 ) -> Option<*mut mca_btl_base_endpoint_t> {
-    // The lock of `REACH` is held while this thread waits for echoes. The engine's lock is not held
-    // during this time, so messages continue to flow.
+    // The lock of `REACH` is held while this thread waits for answers to echo requests. The
+    // engine's lock is not held during this time, so messages continue to flow.
     let mut reach = REACH.lock().expect("panics abort");
     let reach = reach.as_mut()?;
     let (own, known) = {
@@ -95,8 +95,8 @@ pub fn reach(
     if !known {
         let cards = card::decode(&fetch());
         let matrix = reach.matrix(INTERFACES.get()?, &cards);
-        // Both processes choose from the matrix of the process with the lower name, so they choose
-        // the same pairs.
+        // Both processes call `choose` with the same matrix, whose rows are the interfaces of the
+        // process with the lower name. So they choose the same pairs.
         let chosen = if own < peer {
             pairs::choose(&matrix)
         } else {

@@ -100,7 +100,7 @@ pub enum Sent<P> {
 struct Peer {
     name: Name,
     links: Vec<LinkId>,
-    /// Whether links exist for all pairs of interfaces.
+    /// Whether [`Engine::introduce`] has created a link for each chosen pair of interfaces.
     introduced: bool,
     /// The number of the next protected frame (a frame that is kept until the peer acknowledges
     /// it).
@@ -109,7 +109,7 @@ struct Peer {
     lost: bool,
 }
 
-/// An accepted connection whose hello has not arrived yet.
+/// An accepted connection. The peer's hello, the first message on it, has not arrived yet.
 #[derive(Debug)]
 struct Caller {
     stream: Stream,
@@ -142,7 +142,8 @@ pub struct Engine<P> {
 }
 
 impl<P: Payload> Engine<P> {
-    /// Creates an engine for the process `name` with these interfaces.
+    /// Creates an engine for the process `name`, which accepts the peers' connections from
+    /// `listeners`.
     ///
     /// # Errors
     ///
@@ -312,7 +313,7 @@ impl<P: Payload> Engine<P> {
             .extend(events.map(|payload| Event::Completed { payload, sent }));
     }
 
-    /// Connects an idle link.
+    /// Starts to connect a link, if the link is idle.
     fn open(&mut self, link: LinkId) {
         if !matches!(self.links[link].state, State::Idle) {
             return;

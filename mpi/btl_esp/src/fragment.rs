@@ -31,7 +31,7 @@ struct Fragment {
     segments: [mca_btl_base_segment_t; SEGMENTS],
     module: *mut mca_btl_base_module_t,
     endpoint: *mut mca_btl_base_endpoint_t,
-    /// The callback for the completion of a put.
+    /// If the message is a put: the callback for its completion.
     put: Option<Completion>,
     /// The memory, in units of eight bytes, so that headers are aligned.
     memory: Box<[u64]>,

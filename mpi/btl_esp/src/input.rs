@@ -13,8 +13,8 @@ use crate::wire::{Foreign, Header, Kind, Target, HEADER, TARGET};
 /// Maximum number of free blocks that are kept for reuse.
 const KEPT: usize = 32;
 
-/// While a window is open, one call receives at most this number of bytes into a block, or the
-/// missing bytes of the current frame if there are more. Bytes beyond these may be data for the
+/// While a window is open, one call receives at most this number of bytes into a block, or as many
+/// bytes as complete the current frame if that is more. Bytes beyond these may be data for the
 /// window, and would have to be copied from the block.
 const NEAR: usize = 4 << 10;
 

@@ -56,7 +56,7 @@ impl<P: Payload> Frame<P> {
     }
 }
 
-/// Maximum number of frames in one system call.
+/// Maximum number of frames that one system call sends.
 const BATCH: usize = 8;
 
 /// A connection to a peer.
@@ -77,8 +77,8 @@ pub struct Link<P> {
     /// Number of protected frames (frames that are kept until they are acknowledged) that the peer
     /// has acknowledged.
     acknowledged: u64,
-    /// Whether an unprotected frame was written after the last acknowledgement. If so, it is
-    /// unknown whether that frame was delivered.
+    /// Whether an unprotected frame was written after the peer's most recent acknowledgement. If
+    /// so, it is unknown whether that frame was delivered.
     exposed: bool,
     /// `arrived` is the number of protected frames that have arrived. `confirmed` is the number of
     /// these frames that this end has acknowledged.

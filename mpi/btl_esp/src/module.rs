@@ -10,7 +10,8 @@ use crate::ffi::*;
 use crate::fragment::{Completion, Message, Pool};
 use crate::wire::{Name, Target, TARGET};
 
-/// Maximum size of messages in small fragments, in bytes, including Open MPI's headers.
+/// Maximum size, in bytes, of a message that gets a small fragment. The size includes Open MPI's
+/// headers.
 const SMALL: usize = 4 << 10;
 
 static SMALL_MESSAGES: Pool = Pool::new();

@@ -47,14 +47,14 @@ static VALUES: Storage = Storage(UnsafeCell::new(Values {
     quiet: 0,
 }));
 
-/// The parameters in use.
+/// The component's parameters, read from the variables in which Open MPI stores them.
 #[derive(Clone, Debug)]
 pub struct Parameters {
     /// The names of the interfaces to use; empty for all.
     pub include: String,
     /// The names of the interfaces not to use.
     pub exclude: String,
-    /// Number of connections that are polled individually.
+    /// Number of connections that are polled individually; epoll covers the rest.
     pub polled: usize,
     /// Maximum time for which the peer's kernel may leave a connection unanswered. After this time
     /// the connection ends.
@@ -65,7 +65,7 @@ pub struct Parameters {
     /// In the test mode, the number of TCP links on the loopback device, which replace ESP;
     /// otherwise 0.
     pub test_links: usize,
-    /// Whether to print nothing if the module is not loaded.
+    /// Whether to print nothing if the kernel module `enet` is not loaded.
     pub quiet: bool,
 }
 
@@ -154,7 +154,7 @@ pub unsafe fn register(component: *const mca_base_component_t) -> c_int {
     0
 }
 
-/// Returns the current values.
+/// Returns the current values of the parameters.
 ///
 /// # Safety
 ///

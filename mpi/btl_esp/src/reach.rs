@@ -56,7 +56,8 @@ impl Reach {
         .collect()
     }
 
-    /// Tests all unknown pairs in parallel.
+    /// Tests all pairs of an interface and an address whose result is unknown. The tests run in
+    /// parallel.
     fn ask(&mut self, interfaces: &[Interface], macs: &HashSet<MacAddr>) {
         let mut asked = Vec::new();
         for (number, interface) in interfaces.iter().enumerate() {
@@ -77,7 +78,7 @@ impl Reach {
         for _ in 0..self.echoes.attempts {
             for (_, index, socket, open) in &asked {
                 for mac in open {
-                    // Ignored because a request that is refused counts as lost.
+                    // An error is ignored, because a request that cannot be sent counts as lost.
                     let _ = socket.send_to(&request(*mac), Address::new(*mac, *index, 0));
                 }
             }
@@ -109,7 +110,8 @@ fn socket(index: u32) -> io::Result<EdpSocket> {
     Ok(socket)
 }
 
-/// Returns an echo request; the answer repeats the request's last four bytes.
+/// Returns an echo request that carries the last four bytes of `mac`. The answer repeats these
+/// bytes.
 fn request(mac: MacAddr) -> [u8; 5] {
     let [_, _, a, b, c, d] = mac.0;
     [EDP_ECHO_REQUEST, a, b, c, d]

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-/// The set of numbers seen.
+/// The set of frame numbers that were seen.
 #[derive(Debug, Default)]
 pub struct Seen {
     /// All numbers below this one were seen.

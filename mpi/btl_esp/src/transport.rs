@@ -39,7 +39,7 @@ pub enum Interface {
 }
 
 impl Interface {
-    /// Returns the name for messages.
+    /// Returns the interface's name, for messages to the user.
     pub fn name(&self) -> &str {
         match self {
             Self::Ethernet { name, .. } => name,
@@ -47,7 +47,7 @@ impl Interface {
         }
     }
 
-    /// Returns the rate in Mbit/s.
+    /// Returns the interface's rate in Mbit/s.
     pub fn rate(&self) -> u32 {
         match self {
             Self::Ethernet { rate, .. } => *rate,
@@ -127,7 +127,7 @@ impl Listener {
             match self.socket.accept() {
                 Ok((socket, _)) => return self.set_up(socket).map(Some),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(None),
-                // The caller closed the connection, or a signal arrived.
+                // The peer closed the connection before it was accepted, or a signal arrived.
                 Err(error)
                     if matches!(
                         error.kind(),

@@ -31,8 +31,8 @@ pub struct Windows {
 }
 
 impl Windows {
-    /// Opens `length` bytes from `start` and returns the key, which is never 0. Returns `None` if
-    /// `start` is null.
+    /// Opens `length` bytes from `start` to the peers. Returns the key, which is never 0, or `None`
+    /// if `start` is null.
     ///
     /// # Safety
     ///

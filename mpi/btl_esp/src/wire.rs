@@ -28,7 +28,8 @@ const MAGIC: [u8; 3] = *b"MPI";
 /// The bit of a header's flags that asks for an acknowledgement.
 const PROTECTED: u16 = 1;
 
-/// A process: Open MPI's job and rank. The order of names breaks ties.
+/// The name of a process: Open MPI's job and rank. If two processes connect to each other at once,
+/// the order of their names decides which connection they keep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Name {
     /// The job.
@@ -70,7 +71,8 @@ pub struct Header {
     /// Whether the sender keeps the frame until it is acknowledged, and may retransmit it on
     /// another stream.
     pub protected: bool,
-    /// The frame's number among all protected frames to this peer, or an acknowledgement's count.
+    /// The frame's number among all protected frames to this peer. In an acknowledgement, the
+    /// number of protected frames that were received on this stream.
     pub number: u64,
 }
 
@@ -131,7 +133,7 @@ impl Header {
     }
 }
 
-/// Memory of the receiver that a put writes.
+/// The part of the receiver's memory into which a put writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Target {
     /// The key under which the receiver opened the memory.
@@ -167,10 +169,10 @@ impl Target {
     }
 }
 
-/// The first message of a caller.
+/// The first message of the process that opens a connection, which is called the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hello {
-    /// The caller.
+    /// The caller's name.
     pub caller: Name,
     /// The number of the caller's interface, in the order of its cards.
     pub interface: u16,
