@@ -40,7 +40,7 @@ pub struct Options {
     pub interface: Option<String>,
     /// Options of the measurement and of its report.
     pub measuring: Measuring,
-    /// The participants, and their work.
+    /// Options that choose the participants and their work.
     pub group: GroupArgs,
 }
 
@@ -114,7 +114,7 @@ pub struct ManyArgs {
 }
 
 impl GroupArgs {
-    /// Parses a command line that has only these options.
+    /// Parses a command line that has only options of patterns between more than two hosts.
     ///
     /// # Errors
     ///

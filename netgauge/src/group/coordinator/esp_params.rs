@@ -27,7 +27,7 @@ use crate::report::Outcome;
 /// The pattern's name in option `-x`.
 pub const NAME: &str = "esp-params";
 
-/// The results. Programs read them as JSON.
+/// The results of pattern esp-params. Programs read them as JSON.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ParamsReport {
     /// netgauge's version.
@@ -56,8 +56,8 @@ pub struct ParamsReport {
     /// Success, or the error that ended the run.
     #[serde(flatten)]
     pub outcome: Outcome,
-    /// One cell for each pair in range, in the order of measurement. A failed run has the cells
-    /// measured before the failure.
+    /// The results for each pair of values in range, in the order of measurement. A failed run has
+    /// the results measured before the failure.
     pub cells: Vec<Cell>,
     /// The time, the command and the hosts of the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -83,7 +83,7 @@ pub struct Cell {
 }
 
 impl ParamsReport {
-    /// Returns the cell of a pair of parameters.
+    /// Returns the results for this pair of values, if the pair was measured.
     pub fn cell(&self, burst_length: u32, packets_to_ack: u32) -> Option<&Cell> {
         let wanted = EspParameters {
             burst_length,
@@ -152,7 +152,8 @@ impl GroupPattern for EspParams {
     }
 }
 
-/// Selects the first participant in each network namespace.
+/// Selects one participant in each network namespace, because ESP's parameters belong to a
+/// namespace.
 fn one_per_namespace(group: &mut Group, members: &[usize]) -> Result<Vec<usize>> {
     for who in members {
         group.order(*who, Order::Identify)?;
@@ -180,8 +181,8 @@ fn measure(
 ) -> Result<()> {
     for parameters in plan.grid.cells() {
         group.all_do(keepers, &Order::SetParameters(parameters), &Answer::Done)?;
-        // The members connect again for each pair of parameters, so that every connection uses its
-        // pair from the start.
+        // The members connect again for each pair of values, so that every connection uses its pair
+        // from the start.
         let mut mesh = Mesh::new(group, members.to_vec());
         let (row, result) = match mesh.open(&plan.media[0].opening(), Shape::Star) {
             Ok(()) => one_many(&mut mesh, plan.sizes[0], plan),

@@ -170,7 +170,7 @@ impl Share {
     }
 }
 
-/// Jain's index, summarised over rounds.
+/// Jain's index of fairness, summarised over all rounds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Fairness {
     /// The least fair round's index.

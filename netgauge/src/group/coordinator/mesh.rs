@@ -132,7 +132,7 @@ impl<'a> Mesh<'a> {
                 spans[number].extend(more);
             }
         });
-        // If all send to member 0, only member 0 measures the rounds, so only its spans are used.
+        // If all send to member 0, only member 0 measures the rounds, so only its results are used.
         let told = match flows {
             Flows::Gather => &spans[..1],
             _ => &spans[..],
@@ -155,7 +155,8 @@ impl<'a> Mesh<'a> {
         (all, result)
     }
 
-    /// Sends each member this order; calls `take` with each member's number and results.
+    /// Sends each member this order. For each result that a member sends, calls `take` with the
+    /// member's number and the result.
     fn series(&mut self, order: &Order, mut take: impl FnMut(usize, Answer)) -> Result<()> {
         let members = &self.members;
         let number = |who| members.iter().position(|member| *member == who);
@@ -204,7 +205,7 @@ fn do_series(
 }
 
 /// Makes `members` stop and close their connections. Calls `take` with each result that a member
-/// still sends. A member that does not answer within `patience` counts as gone.
+/// sends before it stops. A member that does not answer within `patience` counts as gone.
 fn dismiss(
     group: &mut Group,
     members: &[usize],

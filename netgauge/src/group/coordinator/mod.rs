@@ -40,7 +40,7 @@ pub trait GroupPattern: Sync + fmt::Debug {
     /// Returns the roles of the participants.
     fn roles(&self) -> Roles;
 
-    /// Returns the number of rows that will be measured.
+    /// Returns the number of rows that will be measured, for the progress bar.
     fn steps(&self, plan: &Plan) -> usize;
 
     /// Measures everything that is planned, until a participant is gone or the user interrupts the

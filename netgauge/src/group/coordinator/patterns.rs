@@ -54,7 +54,7 @@ pub struct Rounds {
     /// names as well.
     pub aliases: &'static [&'static str],
     pub(super) roles: Roles,
-    /// The connections between the members.
+    /// Which members are connected with each other.
     shape: Shape,
     measure: Measure,
     /// The text that follows the pattern's name in the line above its table.

@@ -44,7 +44,8 @@ pub struct Grid {
 }
 
 impl Grid {
-    /// Returns the pairs in range, in the order in which they are measured.
+    /// Returns the pairs in which `packets_to_ack` is at most `burst_length`, in the order in which
+    /// they are measured.
     pub fn cells(&self) -> impl Iterator<Item = EspParameters> + '_ {
         self.burst_length.iter().flat_map(|&burst_length| {
             let acks = self.packets_to_ack.iter();
@@ -71,9 +72,10 @@ pub enum Roles {
 /// The plan of a measurement.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// The transports.
+    /// The transports to measure.
     pub media: Vec<Medium>,
-    /// Numbers of clients, each at least 1 and below the number of participants.
+    /// The numbers of clients to measure with. Each is at least 1 and below the number of
+    /// participants.
     pub clients: Vec<usize>,
     /// The numbers of bytes that each client sends in a round, ascending.
     pub sizes: Vec<u64>,
@@ -82,13 +84,13 @@ pub struct Plan {
     /// The number of warm-up rounds before the tests of each size; in a bisection, before the test
     /// of each pairing.
     pub warmup: u32,
-    /// ESP's parameters, in pattern esp-params.
+    /// In pattern esp-params, the values of ESP's two parameters to measure with.
     pub grid: Grid,
     /// The index of the server. If it is `None`, the server is chosen at random.
     pub server: Option<usize>,
     /// The seed of the choice of the server, or of the pairs.
     pub seed: u64,
-    /// The time from a reply to the next call, milliseconds.
+    /// In pattern loaded-latency, the time from a reply to the next call, milliseconds.
     pub pause_ms: u32,
     /// Rate of the server's link, or of each host's link, bit/s.
     pub rate: Option<u64>,

@@ -78,7 +78,7 @@ fn lines(report: &GroupReport) -> Vec<Line<'_>> {
 
 type GroupField<'a> = Field<'a, Line<'a>>;
 
-/// Returns a column whose value comes from the run.
+/// Returns a column that shows, on each line, a value of the line's run.
 fn of_run<'a, V: Into<Value>>(
     name: &'static str,
     value: impl Fn(&GroupRun) -> V + 'a,
@@ -86,7 +86,7 @@ fn of_run<'a, V: Into<Value>>(
     field(name, move |line: &Line<'_>| value(line.run).into())
 }
 
-/// Returns a column whose value comes from the row.
+/// Returns a column that shows, on each line, a value of the line's row.
 fn of_row<'a, V: Into<Value>>(
     name: &'static str,
     value: impl Fn(&GroupRow) -> V + 'a,
@@ -96,7 +96,7 @@ fn of_row<'a, V: Into<Value>>(
     })
 }
 
-/// Returns a column whose value is a figure of remote calls.
+/// Returns a column that shows, on each line, a figure of the row's remote calls.
 fn of_calls<'a, V: Into<Value>>(
     name: &'static str,
     value: impl Fn(&RpcFigures) -> V + 'a,
@@ -106,7 +106,7 @@ fn of_calls<'a, V: Into<Value>>(
     })
 }
 
-/// Returns a column with one rate of a row's goodput.
+/// Returns a column that shows, on each line, one rate of the row's goodput.
 fn of_goodput<'a>(
     name: &'static str,
     rate: impl Fn(&Goodput) -> Option<u64> + 'a,
@@ -151,7 +151,7 @@ fn fields<'a>(rounds: &Rounds, hosts: usize) -> Vec<GroupField<'a>> {
     fields
 }
 
-/// Returns the columns of patterns with clients and a server.
+/// Returns the columns for the results of patterns with clients and a server, such as one-many.
 fn of_clients<'a>() -> Vec<GroupField<'a>> {
     vec![
         of_goodput("worst_bit_per_s", |rates| Some(rates.worst)),
@@ -173,7 +173,8 @@ fn of_clients<'a>() -> Vec<GroupField<'a>> {
     ]
 }
 
-/// Returns the columns of patterns in which all hosts do the same.
+/// Returns the columns for the results of patterns in which all hosts do the same, such as
+/// all-to-all.
 fn of_hosts<'a>() -> Vec<GroupField<'a>> {
     vec![
         of_goodput("worst_bit_per_s", |rates| Some(rates.worst)),

@@ -303,8 +303,8 @@ impl Group {
         Ok(true)
     }
 
-    /// Waits until all of `whom` answer `wanted` to the last order. Passes their other answers to
-    /// `take`.
+    /// Waits until all of `whom` answer `wanted` to the order that they were sent most recently.
+    /// Passes their other answers to `take`.
     ///
     /// # Errors
     ///
@@ -349,7 +349,8 @@ impl Group {
     /// for the others. If a participant's connection ends, that end is the error, instead of
     /// `first`.
     ///
-    /// The first of `whom` is the server. Results that it still sends go to `take`.
+    /// The first of `whom` is the server. Results that the server sends during this wait go to
+    /// `take`.
     fn failure(
         &mut self,
         whom: &[usize],
@@ -490,7 +491,8 @@ impl Drop for Group {
     }
 }
 
-/// Waits for the end of a connection, and discards the messages that still arrive.
+/// Waits until a connection ends, and discards the messages that arrive before. Returns whether the
+/// connection ended within `patience`.
 fn has_ended(control: &mut Control, patience: Duration) -> bool {
     let deadline = Instant::now() + patience;
     loop {

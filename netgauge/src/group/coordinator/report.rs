@@ -41,7 +41,7 @@ pub struct GroupReport {
 /// The results for one transport and, in patterns with clients, for one number of clients.
 pub type GroupRun = Run<GroupRow>;
 
-/// The results for one size.
+/// The results for messages of one size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct GroupRow {
     /// The size of a message, bytes.

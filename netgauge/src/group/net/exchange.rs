@@ -34,7 +34,7 @@ const GOING: u8 = b'S';
 /// the rest to the receiver separately.
 const FIRST_PIECE: usize = 16 * 1024;
 
-/// A member's view of one round.
+/// The results of one round, as one member measured them.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Span {
     /// The time from the byte that starts the first member to the last member's report,
@@ -49,7 +49,7 @@ pub struct Span {
     pub fairness: Option<f64>,
 }
 
-/// The transfer on a link in the present round.
+/// The state of a link's transfer in the current round.
 #[derive(Clone, Debug, Default)]
 struct State {
     /// Whether the peer sends a message to this member.
@@ -78,7 +78,7 @@ pub struct Exchange<'a> {
     gathers: bool,
     links: &'a mut [Link],
     states: Vec<State>,
-    /// The states at the beginning of a round.
+    /// The value of `states` at the beginning of each round.
     fresh: Vec<State>,
     watch: Watch,
     message: Vec<u8>,
@@ -92,7 +92,8 @@ pub struct Exchange<'a> {
     /// Jain's index of the numbers of bytes that had arrived from each member when the first
     /// message was complete.
     fairness: Option<f64>,
-    /// The time at which this member began to send, or last reported progress to member 0.
+    /// The time at which this member most recently reported progress to member 0. Before the first
+    /// report of a round, the time at which this member began to send.
     last_word: Instant,
 }
 
@@ -237,7 +238,7 @@ impl<'a> Exchange<'a> {
 
     fn is_over(&self) -> bool {
         // A member sets `done` when it queues its report to member 0. The round is over only when
-        // the report is written, because `has_all` is false before.
+        // the report is written. Until then, `has_all` is false.
         let said = match self.number {
             CLOCK => self.gathers || self.states.iter().all(|state| state.done),
             _ => self.states.iter().any(|state| state.done),

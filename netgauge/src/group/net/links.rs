@@ -13,7 +13,7 @@ use thiserror::Error;
 use super::rounds::pattern;
 use crate::transport::streams::StreamSocket;
 
-/// The member that keeps the time.
+/// The number of the member that keeps the time.
 pub const CLOCK: u16 = 0;
 
 /// The maximum number of bytes that are read from or written to one member before the next member
@@ -27,15 +27,15 @@ const CONTROL: u64 = u64::MAX;
 #[derive(Debug, Error)]
 #[error("{reason} (members {members:?})")]
 pub struct Lost {
-    /// The members' numbers.
+    /// The numbers of the members that failed, or sent nothing for too long.
     pub members: Vec<u16>,
-    /// The error.
+    /// The error, as text for the user.
     pub reason: String,
 }
 
 /// A connection with another member.
 pub struct Link {
-    /// The peer's number.
+    /// The peer's number in the mesh.
     pub peer: u16,
     /// The connection, which is non-blocking.
     pub socket: Box<dyn StreamSocket>,
@@ -147,7 +147,8 @@ impl Watch {
         Ok((!interrupted).then_some(ready))
     }
 
-    /// Returns the index of a ready link, and its events.
+    /// Returns entry `number` of the events that the last call of [`wait`](Self::wait) reported:
+    /// the index of the link that is ready, and the link's events.
     pub(super) fn ready(&self, number: usize) -> (usize, EpollFlags) {
         let event = self.events[number];
         (event.data() as usize, event.events())

@@ -38,9 +38,9 @@ pub enum Order {
         opening: Opening,
         /// This member's number.
         number: u16,
-        /// The members to connect to, with the addresses of their sockets.
+        /// The members to which this member connects, each with the address of its socket.
         connect: Vec<(u16, Endpoint)>,
-        /// The members that will connect.
+        /// The members that connect to this member.
         accept: Vec<u16>,
     },
     /// Do these rounds; each begins when member 0 starts it.
@@ -54,7 +54,7 @@ pub enum Order {
     Rpc(RpcSeries),
     /// Close the connections.
     Leave,
-    /// Report the network namespace.
+    /// Report the network namespace that the participant is in.
     Identify,
     /// Set ESP's parameters in this network namespace.
     SetParameters(EspParameters),
@@ -107,9 +107,9 @@ pub enum Answer {
     Done,
     /// Other members have failed, or have sent nothing for too long.
     Broken {
-        /// The members' numbers.
+        /// The numbers of these members.
         places: Vec<u16>,
-        /// The error.
+        /// The error, as text for the user.
         reason: String,
     },
     /// The connections are closed.

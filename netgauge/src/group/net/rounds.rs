@@ -38,7 +38,7 @@ impl Series {
     }
 }
 
-/// How a series ended.
+/// How a series of rounds ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// All rounds were done.

@@ -63,18 +63,19 @@ pub struct RpcSeries {
 /// The results of a member.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RpcTimes {
-    /// The caller: the times that its calls took, nanoseconds.
+    /// Set by the caller: the times that its calls took, nanoseconds.
     pub times_ns: Vec<u64>,
-    /// The server: the number of bytes that arrived from all streams during the calls.
+    /// Set by the server: the number of bytes that arrived from all streams during the calls.
     pub bytes: u64,
-    /// The server: the duration of the calls, nanoseconds.
+    /// Set by the server: the duration of all calls together, nanoseconds.
     pub ns: u64,
-    /// The server: the longest time for which one of the streams delivered no data during the
-    /// calls, nanoseconds.
+    /// Set by the server: the longest time for which one of the streams delivered no data during
+    /// the calls, nanoseconds.
     pub longest_pause_ns: u64,
 }
 
-/// The times that calls took, nanoseconds.
+/// Statistics of the times that calls took, without streams and while streams load the server,
+/// nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RpcFigures {
     /// The median of the times without streams.

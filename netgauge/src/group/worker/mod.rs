@@ -280,7 +280,7 @@ fn ended(end: Result<End>) -> Result<Option<Answer>> {
     })
 }
 
-/// Returns how the transport opens many connections.
+/// Returns the functions by which the transport in `opening` listens and connects.
 fn streams(opening: &Opening) -> Result<&'static dyn StreamKind> {
     let kind = find(&opening.transport)?;
     let streams = stream_kind(kind)?;

@@ -20,7 +20,7 @@ use crate::group::net::orders::EspParameters;
 const DIRECTORY: &str = "/proc/sys/esp";
 
 /// Parameters whose ranges depend on each other: `packets_to_ack` and `initial_ack_burst_length`
-/// may not exceed `burst_length`.
+/// must not exceed `burst_length`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Values {
     burst_length: u32,
@@ -28,7 +28,7 @@ struct Values {
     initial_ack_burst_length: u32,
 }
 
-/// A store of values, which are read and written by name.
+/// A store of ESP's parameters, which are read and written by name.
 trait Store {
     fn read(&self, name: &str) -> Result<u32>;
     fn write(&mut self, name: &str, value: u32) -> Result<()>;
@@ -118,7 +118,7 @@ fn saved() -> MutexGuard<'static, Option<Values>> {
 pub struct Parameters(());
 
 impl Parameters {
-    /// Saves the present values.
+    /// Saves the present values of the parameters.
     ///
     /// # Errors
     ///
