@@ -94,9 +94,9 @@ pub struct Open {
     pub pattern: String,
     /// Ethernet type for raw packets, host order.
     pub ethertype: u16,
-    /// The client's socket.
+    /// The address of the client's socket.
     pub endpoint: Endpoint,
-    /// Options of the server's socket.
+    /// Options that the server sets on its socket.
     #[serde(default, skip_serializing_if = "SocketOptions::is_default")]
     pub options: SocketOptions,
 }

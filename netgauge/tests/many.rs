@@ -22,12 +22,12 @@ fn servers(count: usize, arguments: &str) -> Vec<Server> {
     (0..count).map(|_| Server::start(arguments)).collect()
 }
 
-/// Returns a coordinator of these servers, for one-many.
+/// Returns the command of a coordinator that measures one-many among these servers.
 fn coordinator(servers: &[Server], arguments: &str) -> Command {
     coordinator_of("one-many", servers, arguments)
 }
 
-/// Returns a coordinator of these servers, for a pattern.
+/// Returns the command of a coordinator that measures `pattern` among these servers.
 fn coordinator_of(pattern: &str, servers: &[Server], arguments: &str) -> Command {
     let names: Vec<_> = servers.iter().map(Server::name).collect();
     let mut command = netgauge(&format!("-x {pattern} --peers {}", names.join(",")));

@@ -202,7 +202,7 @@ fn a_server_that_is_killed_is_named_and_the_client_ends() {
         let client = start(server.client(&format!(
             "-m {transport},tcp -s 1 -c 2000000000 --format json"
         )));
-        // The client is connected now.
+        // This call returns when the client has connected.
         server.await_client();
         server.process.kill().unwrap();
 

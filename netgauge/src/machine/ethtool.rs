@@ -9,7 +9,7 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixDatagram;
 
-/// Numbers of the requests (`linux/ethtool.h`).
+/// The numbers of ethtool's requests, from `linux/ethtool.h`.
 const GET_DRIVER: u32 = 0x03;
 const GET_LINK: u32 = 0x4c;
 const GET_TSO: u32 = 0x1e;

@@ -44,7 +44,7 @@ pub struct Machine {
     /// Version of the module `enet`, if it is loaded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub enet: Option<String>,
-    /// ESP's parameters, if the module is loaded.
+    /// ESP's parameters, if the module `enet` is loaded.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub esp: BTreeMap<String, String>,
 }
@@ -149,7 +149,7 @@ fn processor() -> Option<String> {
     Some(model.trim().to_owned())
 }
 
-/// Returns the module's version, or a substitute if the module has no version.
+/// Returns the version of the module `enet`, or a substitute if the module has no version.
 fn module() -> Option<String> {
     let module = Path::new("/sys/module/enet");
     read(module.join("version"))

@@ -130,7 +130,7 @@ struct Client<'a> {
     gone: Option<String>,
     /// Whether both ends of the present transport are open.
     opened: bool,
-    /// The remark of the last transport.
+    /// The transport's remark for the report, if the most recent measurement had one.
     remark: Option<String>,
 }
 

@@ -118,7 +118,7 @@ fn run(link: &mut Link<'_>, plan: &Plan, size: u64, count: u32, tag: u8) -> Resu
 struct Tally {
     /// Number of messages that arrived.
     came: u32,
-    /// The time from the arrival of the first datagram to the arrival of the last.
+    /// The time from the arrival of the first datagram to the arrival of the last one.
     time: Duration,
 }
 

@@ -133,7 +133,7 @@ impl Plan {
     }
 }
 
-/// The maximum number of times for which memory is reserved before the measurement.
+/// Before a measurement, memory is reserved for the times of at most this number of tests.
 const RESERVED: u32 = 1 << 20;
 
 /// Returns a vector for the times of `tests` tests. Memory is reserved for up to [`RESERVED`]
@@ -290,7 +290,7 @@ impl Losses {
     /// The number of successive losses that ends the run.
     const IN_A_ROW: u32 = 5;
 
-    /// Counts lost messages in a step of `tests` tests.
+    /// Returns a counter of lost messages, for a step of `tests` tests.
     pub(crate) fn new(tests: u32) -> Self {
         Self::of(Lost::Message, tests)
     }
@@ -328,7 +328,7 @@ impl Losses {
         self.in_a_row = 0;
     }
 
-    /// Counts a loss. Fails if there are too many to go on.
+    /// Counts a loss. Fails if so much was lost that the run cannot go on.
     pub(crate) fn lost(&mut self) -> Result<()> {
         self.total += 1;
         self.in_a_row += 1;

@@ -9,7 +9,7 @@ use crate::sizes::human;
 pub enum Unit {
     /// Bytes. If there are many values, the ticks are powers of two.
     Bytes,
-    /// Numbers of things. If there are many values, the ticks are powers of two.
+    /// Counts, such as a number of clients. If there are many values, the ticks are powers of two.
     Count,
     /// Other numbers. The ticks are multiples of powers of ten.
     Number,
@@ -21,8 +21,8 @@ pub enum Scale {
     /// Positions depend on the logarithms of the values. Equal ratios of values are equal distances
     /// on the axis.
     Logarithmic,
-    /// Positions depend on the values themselves, and the axis begins at 0, so shares of the whole
-    /// are visible.
+    /// Positions are proportional to the values, because the axis is linear and begins at 0. So a
+    /// position shows how large a value is in relation to the greatest value.
     FromZero,
 }
 
@@ -77,7 +77,7 @@ impl Axis {
         }
     }
 
-    /// Returns the values at both ends.
+    /// Returns the values at both ends of the axis.
     pub(super) fn range(&self) -> std::ops::Range<f64> {
         self.low..self.high
     }

@@ -170,7 +170,7 @@ pub struct Base {
 pub struct Chart {
     /// The picture's title.
     pub title: String,
-    /// The lines below the title.
+    /// The lines of text below the title.
     pub notes: Vec<String>,
     /// The horizontal axis.
     pub x: Axis,

@@ -178,7 +178,8 @@ fn overheads(row: &Row) -> impl Iterator<Item = (&String, &f64)> {
     row.times.iter().filter(|(name, _)| name.contains(OVERHEAD))
 }
 
-/// Returns the throughput. Its name is empty, because there is only one kind of throughput.
+/// Returns the row's throughput, with its name. The name is empty, because there is only one kind
+/// of throughput.
 fn rates(row: &Row) -> Vec<(String, f64)> {
     Vec::from_iter(row.mbit_per_s.map(|rate| (String::new(), rate)))
 }

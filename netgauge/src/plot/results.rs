@@ -56,7 +56,7 @@ pub(super) struct Run {
 pub(super) struct Row {
     /// The size, bytes.
     pub(super) size: u64,
-    /// The medians in nanoseconds. The key is the name of the time, without its unit.
+    /// The median of each kind of time, nanoseconds. The key is the kind's name, without the unit.
     pub(super) times: BTreeMap<String, f64>,
     /// The throughput, Mbit/s. In patterns between more than two hosts, it is the goodput of all
     /// clients, or the rate of one host.

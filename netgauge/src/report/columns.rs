@@ -98,13 +98,13 @@ impl<T: Into<Self>> From<Option<T>> for Value {
     }
 }
 
-/// A column for programs: its name, and a function that returns the value of a line.
+/// A column for programs: its name, and a function that returns the column's value on a line.
 pub(crate) struct Field<'a, L> {
     pub(crate) name: String,
     pub(crate) value: Box<dyn Fn(&L) -> Value + 'a>,
 }
 
-/// Makes a column of this name.
+/// Makes a column of this name. `value` returns the column's value on a line.
 pub(crate) fn field<'a, L, V: Into<Value>>(
     name: impl Into<String>,
     value: impl Fn(&L) -> V + 'a,
@@ -162,10 +162,11 @@ pub(crate) fn write_csv<L>(
     table.flush()
 }
 
-/// A column of a table: its title, and a function that returns the text of a row.
+/// A column of a table for people: its title, and a function that returns the column's text in a
+/// row.
 pub(crate) type Column<'a, R> = (String, Box<dyn Fn(&R) -> String + 'a>);
 
-/// Makes a column with this title.
+/// Makes a column with this title. `text` returns the column's text in a row.
 pub(crate) fn column<'a, R>(
     title: impl Into<String>,
     text: impl Fn(&R) -> String + 'a,

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Comma-separated values (RFC 4180): one line per transport, pattern, size and kind of times.
-//! Column `times` names the kind of times. A failed run ends with a line that has the run's error
-//! and no numbers. The record of the hosts is above the values, in lines that begin with `#`.
+//! Comma-separated values (RFC 4180), to be read by programs: one line for each combination of
+//! transport, pattern, size and kind of times. Column `times` names the kind of times. A failed run
+//! ends with a line that has the run's error and no numbers. The record of the hosts is above the
+//! values, in lines that begin with `#`.
 
 use std::io::{self, Write};
 
@@ -74,25 +75,25 @@ fn fields(report: &Report) -> Vec<Field<'_, Line<'_>>> {
     fields
 }
 
-/// Returns a column with a number of the row.
+/// Returns a column that shows, on each line, a value of the line's row.
 fn of_row<'a>(name: &'static str, value: impl Fn(&Row) -> Value + 'a) -> Field<'a, Line<'a>> {
     field(name, move |line: &Line<'_>| {
         line.rest.row().map(|times| value(times.row))
     })
 }
 
-/// Returns a column with one number from the summary of the times.
+/// Returns a column that shows, on each line, one number from the summary of the line's times.
 fn of_times<'a>(name: &'static str, value: fn(&Summary) -> u64) -> Field<'a, Line<'a>> {
     field(name, move |line: &Line<'_>| {
         line.rest.row().map(|row| value(row.times))
     })
 }
 
-/// A column's name, and a function that returns its value.
+/// A column's name, and a function that returns the column's value for a row's results.
 type Number = (&'static str, fn(&Measured) -> Value);
 
-/// The columns of numbers other than times. A pattern that does not measure a number has no value
-/// in that column.
+/// The columns of numbers other than times. If a pattern does not measure a number, its lines have
+/// no value in that column.
 const NUMBERS: [Number; 9] = [
     ("ns_per_byte", |measured| match measured {
         Measured::Bulk { ns_per_byte, .. } => (*ns_per_byte).into(),

@@ -51,11 +51,12 @@ pub(crate) fn write<R: Serialize>(
 /// Forms of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Format {
-    /// For people.
+    /// A table for people.
     Table,
-    /// For programs: one document.
+    /// JSON, to be read by programs: one document.
     Json,
-    /// For programs: one line per transport, pattern, size and kind of times.
+    /// CSV, to be read by programs: one line for each combination of transport, pattern, size and
+    /// kind of times.
     Csv,
 }
 

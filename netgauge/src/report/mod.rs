@@ -244,7 +244,8 @@ pub struct Row {
     /// The number of tests that were lost and repeated. In patterns that do not repeat tests, the
     /// number of tests that were lost.
     pub lost: u32,
-    /// Throughput in 10^6 bit/s: the size divided by the median, in one direction.
+    /// Throughput in one direction, 10^6 bit/s. In most patterns, it is the size divided by the
+    /// median of the times.
     pub mbit_per_s: f64,
     /// The pattern's results.
     #[serde(flatten)]

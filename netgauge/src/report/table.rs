@@ -88,8 +88,8 @@ fn write_rows(rows: &[Row], percents: &BTreeSet<Percent>, out: &mut dyn Write) -
     }));
     columns.push(column("Mbit/s", throughput));
     let mut own = own_columns(&first.measured);
-    // If there are several further columns, they get a table of their own, because one table would
-    // be too wide.
+    // If the pattern has several numbers of its own, their columns get a separate table, because
+    // one table would be too wide.
     if own.len() == 1 {
         columns.append(&mut own);
     }
@@ -185,7 +185,7 @@ fn own_columns(measured: &Measured) -> Vec<Column<'static, Row>> {
 }
 
 /// The description of a column: its title, the number of decimals, and a function that returns the
-/// value.
+/// column's value for a row's results.
 type Own = (&'static str, usize, fn(&Measured) -> Option<f64>);
 
 /// Converts nanoseconds to microseconds.

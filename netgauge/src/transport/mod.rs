@@ -123,7 +123,7 @@ pub trait Transport: AsFd {
         None
     }
 
-    /// Returns the numbers of packets that this side has sent so far, if the transport counts them.
+    /// Returns how many packets this side has sent so far, if the transport counts its packets.
     ///
     /// # Errors
     ///
@@ -218,7 +218,7 @@ pub fn transport_of(medium: &str) -> &str {
         .map_or(medium, |(transport, _)| transport)
 }
 
-/// The side of a pair.
+/// One of the two sides of a measurement between two hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// The client, which measures. Its stream transports connect.

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, AsRawFd};
 
 use sockaddr_en::EspStats;
 
-/// The numbers of packets that one side of a connection has sent so far.
+/// How many packets one side of a connection has sent so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Packets {
     /// Number of packets sent, including retransmitted ones.
@@ -17,8 +17,8 @@ pub struct Packets {
 }
 
 impl Packets {
-    /// Returns the numbers of packets that were sent since `before`. The kernel's counters have 32
-    /// bits, and wrap.
+    /// Returns how many packets were sent since `before`. The kernel's counters have 32 bits, and
+    /// wrap.
     pub fn since(self, before: Self) -> Self {
         let since = |now: u64, before: u64| u64::from((now as u32).wrapping_sub(before as u32));
         Self {
@@ -39,7 +39,7 @@ struct TcpInfo {
     segs_out: u32,
 }
 
-/// Returns the numbers of packets of a TCP connection, if the kernel reports them.
+/// Returns how many packets a TCP connection has sent, if the kernel reports it.
 pub(super) fn of_tcp(stream: &impl AsFd) -> io::Result<Option<Packets>> {
     let mut info = TcpInfo::default();
     let whole = size_of::<TcpInfo>() as libc::socklen_t;

@@ -20,7 +20,7 @@ pub(super) trait Connected: Read + Write + AsFd + 'static {
     /// The maximum number of bytes that one call sends.
     const LONGEST: usize = usize::MAX;
 
-    /// Returns the numbers of packets that this side has sent so far, if the protocol counts them.
+    /// Returns how many packets this side has sent so far, if the protocol counts its packets.
     fn packets(&self) -> io::Result<Option<Packets>> {
         Ok(None)
     }

@@ -82,7 +82,7 @@ struct ZeroCopyStream<S: AsFd> {
     completed: Completed,
 }
 
-/// The numbers of completed sends. The kernel has released the memory of these sends.
+/// How many sends are completed. The kernel has released the memory of these sends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Completed {
     sends: u64,
