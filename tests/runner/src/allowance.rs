@@ -30,7 +30,8 @@ impl Allowance {
         }
     }
 
-    /// Returns how long to wait before the next call; zero once the allowance is used up.
+    /// Returns how long the caller may wait before it calls this function again; zero once the
+    /// allowance is used up.
     pub fn wait(&mut self) -> Duration {
         let passed = self.since.elapsed();
         if passed >= LOOK {

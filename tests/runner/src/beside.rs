@@ -14,7 +14,7 @@ use crate::commands::json;
 pub const RECEIVER: &str = "h0";
 
 /// Pairs of a question's size in bytes and a limit in microseconds. While at most `MOST_STREAMS`
-/// streams run, the 99th percentile of ESP's times may not exceed the limit.
+/// streams run, the 99th percentile of ESP's times must not exceed the limit.
 const MOST: [(u64, f64); 2] = [(100, 900.0), (10_000, 2_500.0)];
 const MOST_STREAMS: u32 = 16;
 
@@ -23,9 +23,9 @@ const MOST_STREAMS: u32 = 16;
 /// the largest possible share.
 const LEAST_SHARE: f64 = 0.97;
 
-/// While a stream waits for its turn, each other stream has at most this many turns. A turn is the
-/// receiver's leave to send a burst. Turns that another stream has because the waiting stream is
-/// skipped count, too.
+/// While a stream waits for its turn, each other stream may get at most this many turns. In a turn,
+/// the receiver permits a stream to send a burst. A turn also counts if the stream gets it because
+/// the waiting stream is skipped.
 const MOST_TURNS: u32 = 4;
 
 /// The bits that a stream sends in a turn: 21 packets of 1514 bytes.

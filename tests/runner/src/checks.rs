@@ -47,7 +47,7 @@ pub fn run(layout: &Layout) -> Result<Total> {
     }
     parts.push(module);
     if !module_is_there {
-        // The part `module` already has the failed build. The scenarios, which need the module,
+        // The part `module` already reports the failed build. The scenarios, which need the module,
         // count as failed.
         let nothing = Err(anyhow::anyhow!("there is no module to run them with"));
         parts.push(part("scenarios", nothing));

@@ -39,7 +39,8 @@ pub struct Options {
     free: bool,
 }
 
-/// The results of a cell.
+/// The results of a cell of the matrix: one kind of traffic over one faulty wire and in one
+/// direction.
 #[derive(Clone, Debug, Deserialize)]
 struct Figures {
     wire: String,
@@ -52,7 +53,7 @@ struct Figures {
     given_up: u64,
 }
 
-/// All results.
+/// The results of all cells.
 #[derive(Debug, Default)]
 struct Matrix {
     cells: Vec<Figures>,

@@ -47,7 +47,8 @@ pub struct Options {
     parts: Vec<String>,
 }
 
-/// Runs the parts, each as a test, and returns their results as a part `name`.
+/// Runs the requested parts of the script, each as a test, and returns their results as a part
+/// `name`.
 ///
 /// # Errors
 /// If the guest does not boot, or the hosts cannot be set up.

@@ -93,7 +93,7 @@ pub struct Options {
     /// MiB of the stream that is measured with and without loss; 0 leaves it out.
     #[arg(long, default_value_t = 256)]
     stream: u32,
-    /// Loss for that stream, percent.
+    /// Loss on the cable of the stream that --stream measures, percent.
     #[arg(long, default_value_t = 0.05)]
     loss: f64,
     /// Values of `/proc/sys/esp`, as `name=value`, for all hosts; repeatable.

@@ -38,7 +38,8 @@ pub struct Layout {
     pub release: String,
     /// The architecture of the kernel.
     pub architecture: Architecture,
-    /// Whether to use the module and the programs of the last build.
+    /// Whether to use the module and the programs of the most recent build, without building them
+    /// again.
     pub as_built: bool,
 }
 

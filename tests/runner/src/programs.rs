@@ -11,10 +11,10 @@ use anyhow::{ensure, Context, Result};
 use crate::layout::{Layout, Purpose};
 use crate::step;
 
-/// The packages of the workspace that have programs for the guests.
+/// The packages of the workspace whose programs run in guests.
 const PACKAGES: &[&str] = &["enet-switch", "enet-tools", "netgauge", "suite"];
 
-/// The programs of these packages.
+/// The programs that are built from `PACKAGES` and put into the guests' file system.
 pub const PROGRAMS: &[&str] = &["enet", "enet-switch", "netgauge", "scenarios"];
 
 /// The examples of the library `sockaddr_en`, which scenarios run.

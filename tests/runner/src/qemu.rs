@@ -389,8 +389,9 @@ const INIT_STARTS: &str = "as init process";
 /// that makes progress prints a line every second or two.
 const SILENCE: Duration = Duration::from_secs(90);
 
-/// How long QEMU may take to start, and a kernel to start init. On an idle machine both together
-/// take some five seconds. The limit also ends a kernel that hangs but keeps printing.
+/// Time limit for QEMU to start, and again for the guest's kernel to start init. On an idle
+/// machine, both together take some five seconds. The limit also ends a kernel that hangs but keeps
+/// printing.
 const TO_INIT: Duration = Duration::from_secs(900);
 
 /// A hanging guest has this time to print its hanging tasks.

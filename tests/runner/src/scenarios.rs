@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Runs the scenarios in parallel guests and judges them. Each guest takes the next waiting
-//! scenario.
+//! Runs the scenarios in parallel guests, and finds out which scenarios passed. Each guest takes
+//! the next waiting scenario.
 
 use std::fs::File;
 use std::io::Write;
@@ -29,12 +29,13 @@ const GUESTS: usize = 2;
 /// own, of at most 300 s.
 const DEADLINE: Duration = Duration::from_secs(500);
 
-/// Options of the kernel for scenarios that need one without IPv6.
+/// Options of the guest's kernel for scenarios that need a kernel without IPv6.
 const NO_IPV6: &str = "ipv6.disable=1 ";
 
 /// Addresses of the virtio-net devices of guests with four processors.
 const VIRTIO: [&str; 2] = ["02:00:00:00:03:03", "02:00:00:00:03:04"];
-/// Addresses of the igb cards of these guests, in kernels that have the driver.
+/// Addresses of the igb cards of guests with four processors, if the guest's kernel has the driver
+/// igb.
 const CARDS: [&str; 2] = ["02:00:00:00:03:01", "02:00:00:00:03:02"];
 
 /// Maximum number of guests that a thread boots if its guests keep dying.

@@ -309,8 +309,8 @@ impl Hosts {
     }
 }
 
-/// Boots the guest by the command `machine`, whose second serial port is the socket `second`, and
-/// types the documents' commands.
+/// Boots the guest by the command `machine`, and types the documents' commands. The guest's second
+/// serial port is the socket `second`.
 ///
 /// # Errors
 /// If the guest does not boot, or a document cannot be read.

@@ -65,7 +65,7 @@ fn rows(page: &str, paper: &Paper) -> Vec<Vec<String>> {
     table(page, &format!("\n## {}\n", paper.heading))
 }
 
-/// Returns all rows, each with its paper's heading.
+/// Returns all rows of the page's tables, each with the heading of the paper that it belongs to.
 fn all_rows() -> Vec<(&'static str, Vec<String>)> {
     let page = page();
     let of = |paper: &Paper| {

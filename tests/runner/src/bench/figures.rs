@@ -99,7 +99,8 @@ impl Report {
         series.transports.iter().flat_map(of).collect()
     }
 
-    /// Returns the reading of `transport`; `None` if measuring it failed.
+    /// Returns the value of `reading` in the results of `transport`; `None` if measuring the
+    /// transport failed.
     pub fn read(&self, transport: &str, reading: Reading) -> Option<f64> {
         let mut runs = self.runs.iter();
         let run = runs.find(|run| run.transport == transport && run.error.is_none())?;

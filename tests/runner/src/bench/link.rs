@@ -91,7 +91,7 @@ impl Link {
         matches!(self, Self::Summed | Self::SummedJoined).into()
     }
 
-    /// Sets up both hosts' devices, and their checksums.
+    /// Sets up both hosts' devices, and turns ESP's checksums on or off.
     ///
     /// # Errors
     /// If the guest ends, or a device does not support the settings.

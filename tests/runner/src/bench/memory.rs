@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
 //! `make bench OPTIONS=--memory`: measures the memory accesses for a message, and for a KiB of a
-//! stream. The plugin of `tests/plugin` counts them, in a guest like the guest of the other
-//! figures.
+//! stream. The plugin of `tests/plugin` counts the accesses, in a guest like the guest that `make
+//! bench` boots for its other figures.
 //!
 //! Two runs differ only in their number of messages or bytes, and the difference of their counts
 //! gives the figure; `make profile` counts in the same way. Before and after each run the guest
@@ -33,14 +33,14 @@ use crate::step;
 /// this share of the clock's count.
 const TOLERANCE: f64 = 0.01;
 
-/// The largest relative difference that is allowed between the two counts for a figure. The clock's
-/// count is the time that netgauge itself measures. Unlike the plugin's count, it excludes
-/// netgauge's work between two messages, some 130 instructions, and includes the time in which both
-/// ends wait for a timer.
+/// For each figure, the plugin's number of instructions may differ from netgauge's number by at
+/// most this share. netgauge's number is the time that it measures by the guest's clock. It
+/// excludes netgauge's work between two messages, some 130 instructions, and includes the time in
+/// which both ends wait for a timer.
 const TOLERANCE_OF_FIGURES: f64 = 0.02;
 
-/// Numbers of blocks that are copied from `/dev/zero` to `/dev/null` to compare the plugin with the
-/// clock.
+/// How many blocks the shorter and the longer run copy from `/dev/zero` to `/dev/null`. These runs
+/// compare the plugin with the clock.
 const BLOCKS: [u64; 2] = [2000, 22_000];
 
 /// A string instruction is listed if it takes at least this share of a figure's instructions.
@@ -131,7 +131,7 @@ impl Work {
         }
     }
 
-    /// Returns the name of the unit.
+    /// Returns the name of the unit of work.
     fn unit(self) -> &'static str {
         match self {
             Self::Messages(_) => "half a round trip",
@@ -169,7 +169,7 @@ struct Totals {
     strings: Vec<StringTotal>,
 }
 
-/// A repeated string instruction.
+/// How many steps a repeated string instruction has taken.
 #[derive(Clone, Debug, Deserialize)]
 struct StringTotal {
     address: u64,

@@ -11,8 +11,8 @@ pub const TRANSPORTS: [&str; 5] = ["tcp", "udp", "raw", "edp", "esp"];
 /// The transports that are measured with streams.
 pub const STREAMS: [&str; 2] = ["tcp", "esp"];
 
-/// Transports of long blocks: streams whose sends copy, and the same streams with sends that do not
-/// copy.
+/// Transports that are measured with long blocks: streams whose sends copy, and the same streams
+/// with sends that do not copy.
 const BLOCKS: [&str; 6] = [
     "tcp",
     "esp",
@@ -36,7 +36,7 @@ pub struct Series {
     pub tests: u32,
     /// Number of warm-up rounds before the tests.
     pub warmup: u32,
-    /// The figures, by name.
+    /// The figures that are read from the run's report, by name.
     pub figures: &'static [(&'static str, Reading)],
 }
 

@@ -12,12 +12,12 @@ pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// Reads a file by its name relative to the root.
+/// Reads a file by its name relative to the project's root.
 pub fn read(name: &str) -> String {
     fs::read_to_string(root().join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
-/// Returns the files below a directory, relative to the root.
+/// Returns the files below a directory, relative to the project's root.
 pub fn files(directory: &str) -> Vec<String> {
     let mut found = Vec::new();
     for entry in fs::read_dir(root().join(directory)).unwrap() {
