@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 /// Maximum length of a request's head in bytes.
 const LONGEST: usize = 8 << 10;
 
-/// Maximum time per client. Clients are served one after the other, so no client may delay the next
-/// clients for long.
+/// Maximum time per client. Clients are served one after the other, so a slow client must not delay
+/// the next clients for long.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// An HTTP response.

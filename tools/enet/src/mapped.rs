@@ -23,14 +23,14 @@ pub struct Mapped {
     /// The module's word for the reason why TCP carries the connection.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// The same reason as a sentence.
+    /// The reason as a sentence for the user.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub explanation: Option<&'static str>,
     /// Local address and port; `None` for a TCP connection that has ended.
     pub local: Option<SocketAddr>,
     /// The peer's address and port.
     pub peer: Option<SocketAddr>,
-    /// Inode number of the descriptor.
+    /// Inode number of the socket.
     pub inode: u64,
     /// The processes that have the descriptor open.
     #[serde(skip_serializing_if = "Option::is_none")]

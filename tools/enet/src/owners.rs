@@ -51,7 +51,7 @@ fn inode(link: &str) -> Option<u64> {
         .ok()
 }
 
-/// Returns the names in a directory that are numbers.
+/// Returns the numbers among the file names in a directory.
 fn numbers(directory: &str) -> Vec<i32> {
     fs::read_dir(directory)
         .into_iter()

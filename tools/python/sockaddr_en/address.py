@@ -115,7 +115,7 @@ def _interface(text: str, interface: str) -> int:
 
 
 def _family() -> int:
-    # The package is imported here and not above, because it imports this module itself.
+    # The package is imported here and not above, because the package itself imports this module.
     import sockaddr_en
 
     return sockaddr_en.FAMILY

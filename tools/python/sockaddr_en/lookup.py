@@ -18,8 +18,8 @@ _DISCARD = 9
 #: Upper bound for the kernel's address resolution, in seconds. The kernel asks three times, once a
 #: second.
 _PATIENCE = 3.5
-#: After a packet is sent, the kernel has an entry for its destination within this time, in seconds,
-#: unless it sends the packet to a router.
+#: After a packet is sent, the kernel has a neighbour entry for the packet's destination within this
+#: time, in seconds. It makes no such entry if it sends the packet to a router.
 _ENTRY = 0.3
 
 _HEADER = struct.Struct("=IHHII")

@@ -87,7 +87,7 @@ static void accept_all(int listener, int epoll)
 	}
 }
 
-/* Reads and writes until one of them would block. Returns 0 once the connection is over. */
+/* Receives and sends until a call would block. Returns 0 once the connection is over. */
 static int serve(struct connection *it)
 {
 	for (;;) {

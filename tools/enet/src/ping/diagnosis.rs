@@ -29,13 +29,14 @@ const COUNTING: Duration = Duration::from_millis(1500);
 /// three times, once a second.
 const PROBED: Duration = Duration::from_secs(4);
 
-/// Maximum time to wait for the host's answer if this process may not request a probe. The kernel
-/// then waits five seconds for other evidence that the host is reachable, before it probes the host
-/// itself.
+/// Maximum time to wait for the host's answer if this process is not allowed to request a probe.
+/// The kernel then waits five seconds for other evidence that the host is reachable, before it
+/// probes the host itself.
 const UNPROBED: Duration = Duration::from_secs(9);
 
-/// Maximum time to wait until the host reports a closed UDP port, if the kernel will not probe the
-/// host.
+/// Maximum time to wait for the host's report that a UDP port is closed. This time applies if the
+/// kernel will not probe the host, for example because an administrator made the neighbour entry.
+/// The report is then the only sign that the host responds.
 const REFUSED: Duration = Duration::from_secs(1);
 
 /// Finds out why `target` has not answered. `before` holds the interface's counters from the start

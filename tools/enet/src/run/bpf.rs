@@ -261,7 +261,8 @@ fn load_program(groups: BorrowedFd<'_>, function: u32) -> io::Result<OwnedFd> {
     Ok(owned(unsafe { bpf(uapi::PROG_LOAD, &load) }?))
 }
 
-/// The attachment of a program. The program stays attached until this value and all pins are gone.
+/// The attachment of a program. The program stays attached until this value and all pins, files in
+/// the BPF file system, are gone.
 #[derive(Debug)]
 pub struct Link(OwnedFd);
 
@@ -271,7 +272,9 @@ impl Link {
     ///
     /// # Errors
     /// If the kernel has no such hook (`CONFIG_MPTCP`, `CONFIG_DEBUG_INFO_BTF`), or this user may
-    /// not attach programs to it (`CAP_BPF` and `CAP_PERFMON`).
+    /// If the kernel has no function `update_socket_protocol` (`CONFIG_MPTCP`,
+    /// `CONFIG_DEBUG_INFO_BTF`), or this user may not attach programs to it (`CAP_BPF` and
+    /// `CAP_PERFMON`).
     pub fn attach(group: BorrowedFd<'_>) -> Result<Self> {
         #[repr(C)]
         struct LinkCreate {
