@@ -43,7 +43,7 @@ fn main() {
     cc::Build::new()
         .file("c/shims.c")
         .includes(&includes)
-        // Open MPI's headers have unused parameters; this component's have none.
+        // Open MPI's headers would cause this warning, because they have unused parameters.
         .flag("-Wno-unused-parameter")
         .compile("shims");
     println!("cargo::rustc-link-search=native={}", libraries.display());

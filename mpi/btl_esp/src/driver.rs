@@ -120,8 +120,8 @@ pub fn reach(
     engine.as_ref()?.endpoint(peer, module).map(endpoint_of)
 }
 
-/// Sends a message. Returns true if it was sent at once. In that case, the callback has already
-/// been called if Open MPI wanted it.
+/// Sends a message. Returns true if the message was sent at once. In that case, Open MPI's
+/// completion callback has already been called, if Open MPI wanted it.
 ///
 /// # Errors
 ///

@@ -78,7 +78,7 @@ pub enum Event<P> {
     Lost {
         /// The peer.
         peer: Name,
-        /// The interface of the peer's last link.
+        /// The local interface of the last link to this peer, which has broken.
         module: usize,
         /// The cause.
         why: String,
@@ -403,7 +403,7 @@ impl<P: Payload> Engine<P> {
         let (asked, mut progress) = self.ask_blocked();
         if self.ready.len() <= self.settings.polled {
             for place in 0..self.ready.len() {
-                // The list is shorter now if a link has failed.
+                // If a link has failed during this loop, the list has become shorter.
                 let Some(link) = self.ready.get(place).copied() else {
                     break;
                 };
@@ -568,8 +568,8 @@ impl<P: Payload> Engine<P> {
                         }
                         _ => return Err("it refused the connection".to_owned()),
                     },
-                    // The peer has closed this connection; the connection that the peer opens will
-                    // arrive.
+                    // The peer has closed this connection, because it opens one itself. That
+                    // connection will arrive.
                     Err(error)
                         if self.name > name && error.kind() == io::ErrorKind::UnexpectedEof =>
                     {

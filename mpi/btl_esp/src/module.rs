@@ -336,7 +336,8 @@ unsafe extern "C" fn put(
     }
 }
 
-/// Sends a header and data, both copied, so that the caller can continue at once.
+/// Sends copies of a header and of data, so that the caller may change the originals as soon as the
+/// call returns.
 unsafe extern "C" fn sendi(
     module: *mut mca_btl_base_module_t,
     endpoint: *mut mca_btl_base_endpoint_t,

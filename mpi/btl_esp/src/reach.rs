@@ -40,7 +40,8 @@ impl Reach {
         }
     }
 
-    /// Returns for each of `interfaces` whether it reaches each of `cards`.
+    /// Returns, for each of `interfaces` and each of `cards`, whether the interface reaches the
+    /// peer's interface that the card describes.
     pub fn matrix(&mut self, interfaces: &[Interface], cards: &[Card]) -> Vec<Vec<bool>> {
         let macs: HashSet<_> = cards.iter().map(|card| card.mac).collect();
         self.ask(interfaces, &macs);

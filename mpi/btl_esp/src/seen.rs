@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! The numbered frames that have arrived, so that a frame retransmitted on another stream is
-//! dropped.
+//! The numbers of the frames that have arrived. If a frame arrives again, because it was
+//! retransmitted on another stream, its number shows that it must be dropped.
 
 use std::collections::BTreeSet;
 
