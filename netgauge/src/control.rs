@@ -108,7 +108,7 @@ pub enum Message {
     Hello {
         /// The sender's [`VERSION`].
         version: u32,
-        /// The sender's host, if the sender is a server.
+        /// The facts about the sender's host, if the sender is a server.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         machine: Option<Box<Machine>>,
     },
@@ -281,7 +281,7 @@ impl Control {
         Ok(())
     }
 
-    /// Returns the peer's host, if the greeting described it.
+    /// Returns the facts about the peer's host, if the peer's greeting had them.
     pub fn peer_machine(&self) -> Option<&Machine> {
         self.peer.as_ref()
     }
@@ -302,7 +302,7 @@ impl Control {
     ///
     /// Fails if the socket option cannot be set.
     pub fn set_answer_timeout(&self, timeout: Option<Duration>) -> Result<()> {
-        // A read from a pipe needs no limit, because it ends when ssh ends.
+        // A read from a pipe needs no limit, because the read ends when ssh ends.
         if self.is_socket {
             SockRef::from(&self.output).set_read_timeout(timeout)?;
         }

@@ -33,8 +33,8 @@ const ALL: &str = "all";
 /// The smallest number that is an Ethernet type and not a length (`ETH_P_802_3_MIN`).
 const LEAST_ETHERTYPE: u16 = 0x0600;
 
-/// The maximum number of sizes per doubling. With this number, a range has every size below a
-/// kilobyte.
+/// The maximum of option -g, the number of sizes between a size and its double. With this maximum,
+/// a range has every size below a kilobyte.
 const MOST_GRADE: u32 = 1000;
 
 /// The headings of groups of options in the help.

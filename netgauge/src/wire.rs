@@ -70,8 +70,8 @@ impl Place {
     ///
     /// Fails if a file of `/proc` cannot be read.
     pub fn here() -> Result<Self> {
-        // The namespace is that of this thread, because other threads of the process may be in
-        // other namespaces.
+        // The files of this thread are read, because other threads of the process may be in other
+        // namespaces.
         let (boot, namespace) = (
             "/proc/sys/kernel/random/boot_id",
             "/proc/thread-self/ns/net",

@@ -76,7 +76,8 @@ unsafe impl Question for Link {}
 fn ask<Q: Question>(name: &str, question: &mut Q) -> io::Result<()> {
     // SAFETY: `ifreq` is plain C data, and all-zero bytes are a valid value of it.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-    // The copy leaves the last byte zero, which terminates the name.
+    // A name that passes this check leaves the last byte of `ifr_name` zero, which terminates the
+    // name.
     if name.len() >= request.ifr_name.len() {
         return Err(io::Error::from_raw_os_error(libc::ENODEV));
     }

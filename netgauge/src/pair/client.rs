@@ -34,7 +34,7 @@ pub struct ClientOptions {
     pub patterns: Vec<Planned>,
     /// Name of the interface to use; without a name, the interface of the control connection.
     pub interface: Option<String>,
-    /// Limits, and options of sockets.
+    /// Options of the measurement, such as time limits and options of sockets.
     pub measuring: Measuring,
 }
 
@@ -179,8 +179,8 @@ impl Client<'_> {
             Some(reason) => Err(anyhow!("not measured: {reason}")),
             None => {
                 progress.begin(kind.name, pattern);
-                // If the user interrupts this run before its first row, the report still has the
-                // earlier runs.
+                // The earlier runs are reported now, so that they are not lost if the user
+                // interrupts this run before its first row.
                 tell(&rows);
                 self.measure(kind, planned, &mut |row| {
                     progress.advance(1);

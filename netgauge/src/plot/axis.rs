@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Axes, logarithmic or from zero: their ranges, ticks and labels.
+//! The axes of charts, which are logarithmic, or linear from zero: their ranges, ticks and labels.
 
 use crate::sizes::human;
 
@@ -18,8 +18,8 @@ pub enum Unit {
 /// How positions on an axis depend on the values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scale {
-    /// Positions depend on the logarithms of the values. Equal ratios of values are equal distances
-    /// on the axis.
+    /// Positions depend on the logarithms of the values. So two values whose ratio is 2 are the
+    /// same distance apart anywhere on the axis.
     Logarithmic,
     /// Positions are proportional to the values, because the axis is linear and begins at 0. So a
     /// position shows how large a value is in relation to the greatest value.

@@ -23,7 +23,7 @@ const HOW: &str = "save results with `netgauge --format json ... > FILE`";
 pub(super) struct Results {
     /// Name of the file without its directory and extension.
     pub(super) name: String,
-    /// The record of the results.
+    /// The record of the run: its time, its command and its hosts.
     pub(super) record: Option<Record>,
     /// The runs, or the report on esp-params.
     pub(super) measured: Measured,

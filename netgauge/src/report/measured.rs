@@ -20,7 +20,7 @@ pub enum Measured {
     Bulk {
         /// Time of a transfer, nanoseconds.
         total_ns: Summary,
-        /// The median divided by the number of bytes, nanoseconds.
+        /// The median time of a transfer, divided by the number of bytes, nanoseconds.
         ns_per_byte: f64,
     },
     /// Pattern logp: the parameters of the P-LogP model.

@@ -175,7 +175,7 @@ impl<R> Run<R> {
         transport::medium(&self.transport, self.congestion.as_deref())
     }
 
-    /// Returns the name of the run in messages.
+    /// Returns the run's name, for messages to the user.
     pub fn title(&self) -> String {
         let mut parts = vec![self.medium()];
         parts.extend(Some(self.pattern.clone()).filter(|pattern| !pattern.is_empty()));

@@ -38,7 +38,7 @@ pub(super) fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
             .iter()
             .filter(|other| other.pattern == run.pattern);
         let runs: Vec<_> = same.collect();
-        // Each pattern is compared once, at its first run.
+        // The transports are compared once for each pattern, at the pattern's first run.
         if runs.len() > 1 && ptr::eq(runs[0], run) {
             write_comparison(&run.pattern, &runs, out)?;
         }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! The number of packets that a stream's messages took.
+//! Reads how many packets a stream has sent, from the kernel's counters.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};

@@ -76,8 +76,8 @@ pub trait StreamKind: Sync + fmt::Debug {
     /// Fails with the socket's error.
     fn listen(&self, context: &Context) -> Result<StreamListener>;
 
-    /// Resolves the address of a listening socket, and returns a function that connects to it. Its
-    /// calls may be timed, so all look-ups are done before.
+    /// Resolves the address of a listening socket, and returns a function that connects to it.
+    /// Calls of this function may be timed, so all look-ups are done before.
     ///
     /// # Errors
     ///

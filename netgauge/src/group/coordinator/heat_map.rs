@@ -55,7 +55,7 @@ pub struct HeatMap {
     pub columns: Vec<u32>,
     /// The median goodput by row and column, bit/s. A pair that was not measured has `None`.
     pub cells: Vec<Vec<Option<u64>>>,
-    /// The maximum value, bit/s. The last colour of the scale stands for it.
+    /// The maximum of the cells' values, bit/s. The last colour of the scale stands for it.
     pub most: u64,
 }
 

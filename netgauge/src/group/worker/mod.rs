@@ -23,8 +23,8 @@ use crate::transport::Context;
 use crate::wire::{Endpoint, Place};
 use parameters::Parameters;
 
-/// The number of spans or times in one message to the coordinator. Such a message is far shorter
-/// than the longest line that the connection accepts.
+/// The number of results (spans or times) in one message to the coordinator. Such a message is far
+/// shorter than the longest line that the connection accepts.
 const SPANS_PER_MESSAGE: usize = 256;
 
 /// The sockets of a participant.
