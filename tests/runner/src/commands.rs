@@ -189,8 +189,8 @@ impl Commands {
         })
     }
 
-    /// Boots a guest like [`Commands::boot_from`]. Its commands run in the tree that `shared` has
-    /// as "toolbox", and find the directory "share" there as `/share`.
+    /// Boots a guest like [`Commands::boot_from`]. The guest's commands run in the tree that
+    /// `shared` has under the tag "toolbox". There, `/share` is the directory with the tag "share".
     ///
     /// # Errors
     /// The errors of [`Commands::boot_from`].

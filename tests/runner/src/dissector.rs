@@ -90,7 +90,7 @@ pub fn check(layout: &Layout) -> Part {
     part
 }
 
-/// Returns the recorded frames.
+/// Records frames in a guest, and returns them.
 fn capture(layout: &Layout) -> Result<Vec<Vec<u8>>> {
     let mut guest = Commands::boot(
         layout,

@@ -22,7 +22,7 @@ use crate::qemu::Clock;
 use crate::shared::Shared;
 use crate::step;
 
-/// Time limit for a part; a multiple of its usual time on two processors.
+/// Time limit for a part of the script; a multiple of the part's usual time on two processors.
 const PATIENCE: Duration = Duration::from_secs(4 * 3600);
 
 /// The command that runs the script in the guest.

@@ -18,7 +18,7 @@ use crate::layout::Layout;
 use crate::programs;
 use crate::step;
 
-/// The guest's first program.
+/// The script that runs in the guest as init.
 const INIT: &str = include_str!("../guest/init");
 
 /// The start-up file of the shells of `make shell`.
@@ -71,7 +71,7 @@ const REQUIRED: &[&str] = &[
     "virtio_pci",
 ];
 
-/// Modules that some scenarios use; they may be built in or missing.
+/// Modules that some scenarios use. A kernel may have them built in, or may lack them.
 const WELCOME: &[&str] = &[
     "act_gact",
     "act_mirred",

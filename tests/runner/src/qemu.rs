@@ -558,7 +558,7 @@ fn command(layout: &Layout, boot: &Boot<'_>, directory: &Path) -> Result<Command
     Ok(command)
 }
 
-/// Returns the log of QEMU's own messages.
+/// Returns the path of the log with QEMU's own messages.
 fn errors(layout: &Layout, boot: &Boot<'_>) -> Result<PathBuf> {
     Ok(layout.logs()?.join(format!("{}.qemu.log", boot.name)))
 }

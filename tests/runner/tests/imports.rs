@@ -55,10 +55,10 @@ impl Visit<'_> for Paths {
         visit::visit_path(self, path);
     }
 
-    /// `pub(super)` imports nothing.
+    /// Skips visibilities, because `pub(super)` imports nothing.
     fn visit_visibility(&mut self, _: &syn::Visibility) {}
 
-    /// Tests may import any file.
+    /// Skips the modules of tests, because tests may import any file.
     fn visit_item_mod(&mut self, item: &syn::ItemMod) {
         if !item.attrs.iter().any(is_test) {
             visit::visit_item_mod(self, item);

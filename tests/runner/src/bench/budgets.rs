@@ -38,16 +38,16 @@ const LOOSE: f64 = 0.9;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Budget {
-    /// The largest number of instructions that the figure may have.
+    /// The limit for the number of instructions.
     count: f64,
-    /// The largest ratio to TCP's figure that is allowed.
+    /// The limit for the ratio to TCP's figure.
     tcp: Option<f64>,
-    /// The largest ratio to the figure of raw packet sockets that is allowed.
+    /// The limit for the ratio to the figure of raw packet sockets.
     raw: Option<f64>,
-    /// The largest ratio to the figure with the default MTU that is allowed.
+    /// The limit for the ratio to the figure with the default MTU.
     usual: Option<f64>,
-    /// The largest ratio that is allowed to the figure of the same protocol with sends that copy.
-    /// Only transports whose sends do not copy, such as `esp-splice`, have this limit.
+    /// The limit for the ratio to the figure of the same protocol with sends that copy. Only
+    /// transports whose sends do not copy, such as `esp-splice`, have this limit.
     copy: Option<f64>,
 }
 

@@ -287,8 +287,8 @@ impl Counter {
         serde_json::from_str(&line).context("the plugin's counts")
     }
 
-    /// Runs `command` in the guest's shell. Returns the plugin's counts while it ran, and its
-    /// output.
+    /// Runs `command` in the guest's shell. Returns what the plugin counted while the command ran,
+    /// and the command's output.
     fn count(&mut self, guest: &mut Commands, command: &str) -> Result<(Counts, Ended)> {
         let mark = MARK.1;
         let line = format!(

@@ -208,7 +208,8 @@ impl Series {
 /// and the share of softirqs, see [`super::shares`].
 pub const SHARES: [&str; 2] = ["kernel-", "softirq-"];
 
-/// The requested figures: all, or those whose names match a pattern.
+/// The requested figures: all figures if this list is empty, otherwise the figures whose names
+/// match one of the patterns in the list.
 #[derive(Clone, Debug, Default)]
 pub struct Wanted(pub Vec<String>);
 

@@ -44,7 +44,7 @@ const SIZES: Sizes = Sizes {
     kib: 64,
 };
 
-/// Programs of the workspace in the guest.
+/// Programs of the workspace that run in the guest.
 const PROGRAMS: [&str; 3] = ["enet", "enet-switch", "netgauge"];
 
 /// Programs of Debian that the guest runs unmodified, in addition to Debian's tools.

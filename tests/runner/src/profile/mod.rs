@@ -79,7 +79,8 @@ impl Work {
         units as f64
     }
 
-    /// Returns the instructions of one unit, from netgauge's own report of a run.
+    /// Returns the number of instructions for one unit of work, from netgauge's own report of a
+    /// run.
     fn reported(self, report: &Value) -> Result<f64> {
         let run = &report["runs"][0];
         let row = &run["rows"][0];

@@ -46,7 +46,7 @@ struct Contents {
     end: End,
 }
 
-/// A block's last instruction.
+/// The kind of a block's last instruction.
 #[derive(Clone, Copy, Debug, Default)]
 enum End {
     Return,
