@@ -168,7 +168,7 @@ mod tests {
         let address = listener.local_addr().unwrap();
         let client = thread::spawn(move || {
             let mut stream = TcpStream::connect(address).unwrap();
-            // The server closes the connection during this loop.
+            // The server closes the connection during this loop, which ends the loop.
             while stream.write_all(&[b'a'; 1024]).is_ok() {}
         });
         let served = serve(listener.accept().unwrap().0, answer);

@@ -175,7 +175,7 @@ impl Frames {
         })
     }
 
-    /// Returns the frames counted since `earlier`.
+    /// Returns how many frames were counted since `earlier`.
     pub fn since(self, earlier: Self) -> Self {
         Self {
             received: self.received.saturating_sub(earlier.received),

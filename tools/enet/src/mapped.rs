@@ -32,7 +32,7 @@ pub struct Mapped {
     pub peer: Option<SocketAddr>,
     /// Inode number of the socket.
     pub inode: u64,
-    /// The processes that have the descriptor open.
+    /// The processes that have the socket open.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub processes: Option<Vec<Owner>>,
 }

@@ -63,7 +63,7 @@ static int listen_on(const char *text)
 	return fd;
 }
 
-/* Accepts all queued connections. epoll reports each at least once, as readable or writable. */
+/* Accepts all queued connections. epoll then reports each of them, as readable or writable. */
 static void accept_all(int listener, int epoll)
 {
 	for (;;) {

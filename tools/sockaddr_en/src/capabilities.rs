@@ -46,7 +46,8 @@ pub struct Capabilities {
     /// Whether the host accepts mapped connections. ESP carries these connections to the host's TCP
     /// programs.
     pub mapped: Option<bool>,
-    /// The largest datagram that the host accepts, in bytes; 4 less with a checksum.
+    /// The largest datagram that the host accepts, in bytes. With a checksum, a datagram must be 4
+    /// bytes smaller.
     pub largest_datagram: Option<u16>,
     /// The largest payload of an ESP packet that the host accepts, in bytes.
     pub largest_payload: Option<u16>,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! The numbers of the family, the same as in the kernel module and `include/af_enet.h`.
+//! The constants of PF_ENET, with the same values as in the kernel module and `include/af_enet.h`.
 
 /// Address and protocol family that the module registers unless its parameter `family` sets
 /// another. `linux/socket.h` calls this number `AF_MPLS`, and Linux registers no sockets for it.

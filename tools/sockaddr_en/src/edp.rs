@@ -136,8 +136,8 @@ impl EdpSocket {
         self.0.recv_from(buffer, 0)
     }
 
-    /// Receives one datagram. Returns its length, its sender and its length before truncation.
-    /// Bytes that exceed `buffer` are lost.
+    /// Receives one datagram. Returns its length in the buffer, its sender, and its length before
+    /// truncation. Bytes that exceed `buffer` are lost.
     ///
     /// # Errors
     ///

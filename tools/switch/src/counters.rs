@@ -25,7 +25,7 @@ pub struct Port {
     pub dropped_packets: u64,
     /// Number of frames for the host that were marked (ECN).
     pub marked_packets: u64,
-    /// Number of frames from the host that its own link lost at random.
+    /// Number of frames from the host that were lost at random on the host's link.
     pub lost_packets: u64,
 }
 

@@ -22,7 +22,7 @@ const FILE: &str = "/run/enet-switch.json";
 pub struct State {
     /// The settings that the switch was created with.
     pub settings: Settings,
-    /// The values of the counters at the last reset; empty if they were never reset.
+    /// The values of the counters at the most recent reset; empty if they were never reset.
     pub baseline: Vec<Port>,
     /// The lifetime of the switch.
     #[serde(default)]

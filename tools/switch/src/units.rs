@@ -18,7 +18,7 @@ pub struct Rate(pub u64);
 #[serde(transparent)]
 pub struct Size(pub u32);
 
-/// A share in percent, with or without the sign.
+/// A share in percent, written with or without the sign `%`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Percent(pub f64);

@@ -49,7 +49,7 @@ pub struct Plan {
     pub interval: Duration,
     /// Number of bytes of a request.
     pub size: u16,
-    /// The time to wait for the last answer.
+    /// The time to wait for answers after the last request.
     pub timeout: Duration,
 }
 

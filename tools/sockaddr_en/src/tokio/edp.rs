@@ -77,7 +77,8 @@ impl EdpSocket {
         self.reading(|socket| socket.recv_from(buffer)).await
     }
 
-    /// Waits for one datagram. Returns its length, its sender and its length before truncation.
+    /// Waits for one datagram. Returns its length in the buffer, its sender, and its length before
+    /// truncation.
     ///
     /// # Errors
     ///
