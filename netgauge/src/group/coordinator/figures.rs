@@ -12,9 +12,9 @@ use crate::summary::jain;
 pub struct Round {
     /// The time from the byte that starts the first member to the end of the round, nanoseconds.
     pub ns: u64,
-    /// Jain's index of fairness. If the clients send, it is the index of the numbers of bytes that
-    /// had arrived from each client when the first message was complete. If the clients receive, it
-    /// is the index of the times that the clients took.
+    /// Jain's index of fairness. If the clients send, it compares how many bytes had arrived from
+    /// each client when the message of the fastest client was complete. If the clients receive, it
+    /// compares the times that the clients took.
     pub fairness: f64,
 }
 

@@ -38,8 +38,8 @@ pub struct MeshRound {
     /// nanoseconds; 0 if it received nothing. If all send to member 0, the list has only member 0's
     /// time.
     pub received_ns: Vec<u64>,
-    /// If all send to member 0: Jain's index of the numbers of bytes that had arrived from each
-    /// member when the first message was complete.
+    /// If all send to member 0: Jain's index of fairness, which compares how many bytes had arrived
+    /// from each member when the message of the fastest member was complete.
     pub fairness: Option<f64>,
 }
 

@@ -346,8 +346,8 @@ impl Group {
 
     /// Returns the error for a failure that `who` has reported with the text `first`. If another
     /// participant has died, `who` may have failed only because of that. So this call waits a while
-    /// for the others. If a participant's connection ends, that end is the error, instead of
-    /// `first`.
+    /// for messages of the other participants. If a participant's connection ends, that end is the
+    /// error, instead of `first`.
     ///
     /// The first of `whom` is the server. Results that the server sends during this wait go to
     /// `take`.

@@ -68,9 +68,9 @@ pub struct GroupRow {
     /// Bisection: the average rate of all pairs together in one direction, bit/s.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bisection_bit_per_s: Option<u64>,
-    /// Jain's index of fairness. In one-many, it is the index of the numbers of bytes that had
-    /// arrived from each client when the first message was complete. In other patterns, it is the
-    /// index of the times that the receivers took to receive everything.
+    /// Jain's index of fairness. In one-many, it compares how many bytes had arrived from each
+    /// client when the message of the fastest client was complete. In other patterns, it compares
+    /// the times that the receivers took to receive everything.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fairness: Option<Fairness>,
     /// In pattern loaded-latency, the times of calls, nanoseconds. In this pattern,

@@ -43,8 +43,9 @@ pub struct Span {
     /// The time from this member's start until it had received everything, nanoseconds; 0 if it
     /// receives nothing.
     pub received_ns: u64,
-    /// Jain's index of the bytes received from each member, taken when the first message was
-    /// complete. Set only at member 0, and only if all members send to it.
+    /// Jain's index of fairness, which compares how many bytes had arrived from each member when
+    /// the message of the fastest member was complete. Set only at member 0, and only if all
+    /// members send to it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fairness: Option<f64>,
 }
@@ -89,8 +90,8 @@ pub struct Exchange<'a> {
     started: Option<Instant>,
     /// The time from `started` until this member had received everything.
     got_all: Option<Duration>,
-    /// Jain's index of the numbers of bytes that had arrived from each member when the first
-    /// message was complete.
+    /// Jain's index of fairness, which compares how many bytes had arrived from each member when
+    /// the message of the fastest member was complete.
     fairness: Option<f64>,
     /// The time at which this member most recently reported progress to member 0. Before the first
     /// report of a round, the time at which this member began to send.
