@@ -30,7 +30,8 @@ pub enum Command {
 }
 
 impl Command {
-    /// Runs the subcommand; `whole` is the definition of the whole command line.
+    /// Runs the subcommand. `whole` is the definition of the whole command line, from which
+    /// completions are made.
     ///
     /// # Errors
     ///

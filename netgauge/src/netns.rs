@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Network namespaces of this host.
+//! Moves threads into network namespaces of this host.
 
 use std::fs::File;
 

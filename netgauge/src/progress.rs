@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! The progress of a run, shown to the user while it lasts.
+//! Shows the user the progress of a run while it lasts.
 
 use indicatif::{ProgressBar, ProgressStyle};
 

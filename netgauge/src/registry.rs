@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! The list of all patterns.
+//! Lists all patterns, and finds a pattern by its name.
 
 use anyhow::{bail, ensure, Context as _, Result};
 

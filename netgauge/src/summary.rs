@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Statistics of measured times, and of other samples.
+//! Computes statistics of measured times, and of other samples.
 
 use std::collections::BTreeMap;
 use std::fmt;

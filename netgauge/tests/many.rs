@@ -387,7 +387,8 @@ fn a_run_that_is_interrupted_prints_what_was_measured() {
         let mut servers = servers(3, "");
         // The first size is complete; the second never completes.
         let child = begin(pattern, &mut servers, "-s 1,1M -c 100000 --warmup 0");
-        // After the servers have used the processor for a while, some rounds are complete.
+        // The test waits until the servers have used the processor for a while, because some rounds
+        // are complete then. `ticks` returns a server's processor time.
         let ticks = |server: &Server| {
             let path = format!("/proc/{}/stat", server.process.id());
             let stat = std::fs::read_to_string(path).unwrap();

@@ -24,7 +24,7 @@ static LARGE_MESSAGES: Pool = Pool::new();
 struct Registration {
     /// Key of the memory's window; 0 if peers do not write into the memory.
     key: u64,
-    /// Address of the memory in this process.
+    /// Address of the memory in the process that registered it.
     base: u64,
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! The list of all transports.
+//! Lists all transports, and finds a transport by its name.
 
 use anyhow::{anyhow, bail, Context as _, Result};
 
