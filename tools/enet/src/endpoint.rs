@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! The two ends of a socket, local and remote, as the module lists them.
+//! Parses and formats the two ends of a socket, local and remote, as the module lists them.
 
 use std::collections::HashMap;
 

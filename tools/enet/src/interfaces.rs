@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! The interfaces of this network namespace: whether they can send, and their frame counters.
+//! Looks up the interfaces of this network namespace, finds out whether they can send, and reads
+//! their frame counters.
 
 use std::fmt;
 use std::fs;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Network interfaces by name and number (`netdevice(7)`).
+//! Looks up network interfaces by name and number (`netdevice(7)`).
 
 use std::ffi::{CStr, CString};
 use std::io;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! The kernel's neighbour table and interface addresses, read through `rtnetlink(7)`.
+//! Reads the kernel's neighbour table and interface addresses through `rtnetlink(7)`.
 
 use std::io;
 use std::net::IpAddr;

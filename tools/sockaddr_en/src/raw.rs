@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! The structures of system calls, laid out as in `include/af_enet.h`.
+//! The C structures that system calls read and fill in, laid out as in `include/af_enet.h`.
 
 use crate::constants::ETH_ALEN;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Control groups, version 2.
+//! Opens, creates, joins and removes control groups, version 2.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek};
