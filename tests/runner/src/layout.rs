@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Paths of the project, its products, and the guests' kernel.
+//! Finds the files of the project, its products, and the guests' kernel.
 
 use std::env;
 use std::fs::{self, File};

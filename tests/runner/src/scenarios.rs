@@ -249,7 +249,7 @@ impl Sorted {
     }
 }
 
-/// Lists the scenarios that match `names` and `options`.
+/// Returns the scenarios that `scenarios --list` prints for `options` and `names`.
 fn list(layout: &Layout, names: &[String], options: &[&str]) -> Result<Vec<String>> {
     let text = step::output(
         layout

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The measured figures: numbers, each with a transport and a name.
+//! Reads the measured figures from netgauge's reports. A figure is a number with a transport and a
+//! name.
 
 use std::collections::BTreeMap;
 

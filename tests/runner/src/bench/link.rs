@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The link between the two hosts of the benchmark, and its devices' handling of large packets.
+//! Sets up the link between the two hosts of the benchmark, and chooses whether its devices cut and
+//! join large packets.
 
 use anyhow::{ensure, Result};
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The netgauge runs of the benchmark, and the figures read from each.
+//! Lists the netgauge runs of the benchmark, and the figures that are read from each run.
 
 use super::figures::Reading;
 use super::link::Link;
@@ -179,7 +179,7 @@ pub const SERIES: &[Series] = &[
 pub const TURNS: &str = "turns-100";
 
 impl Series {
-    /// Returns netgauge's arguments.
+    /// Returns netgauge's arguments for this run.
     pub fn arguments(&self) -> String {
         self.with(self.tests)
     }
