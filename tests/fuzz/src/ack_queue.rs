@@ -36,7 +36,8 @@ struct Device {
     slots: [Slot; SENDERS],
     lists: [VecDeque<usize>; LISTS],
     now: Nanos,
-    /// The time at which the lists became non-empty or, if this was later, the last turn was given.
+    /// The later of two times: when the lists became non-empty, and when the most recent turn was
+    /// given.
     moved: Nanos,
 }
 
@@ -123,7 +124,8 @@ impl Device {
             }
             Event::Ask(id) => {
                 let id = usize::from(id) % SENDERS;
-                // A waiting sender has already requested its turn.
+                // A sender that already waits has requested its turn, so it must not request one
+                // again.
                 if self.slots[id].is_scheduled() && !self.slots[id].is_waiting() {
                     self.request_turn(id, Demand::Turn);
                 }

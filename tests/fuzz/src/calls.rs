@@ -2,16 +2,16 @@
 
 //! Fuzzes one engine with calls and packets in any order.
 //!
-//! The test tracks what a caller and a neighbour know of the engine: the next number, the number of
-//! queued packets, and the window.
+//! The test tracks what a caller and a neighbour know of the engine: the next sequence number, the
+//! number of queued packets, and the window.
 
 use arbitrary::{Arbitrary, Result, Unstructured};
 use esp::{flags, Config, Demand, DropReason, Header, Nanos, Options, Outcome, Room, Seq, State};
 use esp_testkit::{Packet as Sent, Socket, Span};
 
 const MILLISECOND: Nanos = 1_000_000;
-/// The number of the engine's SYN. This number is close to [`PEER_ISN`], the number of the peer's
-/// SYN, and to the point at which numbers wrap.
+/// The sequence number of the engine's SYN. It is close to [`PEER_ISN`], the number of the peer's
+/// SYN, and to the point at which sequence numbers wrap.
 const ISN: Seq = Seq(0xfff0);
 const PEER_ISN: Seq = Seq(0xfffa);
 
@@ -34,7 +34,8 @@ enum Event {
     Orphan,
     Abort,
     Configure(Parameters),
-    /// The packets of the write queue, from this index on, have become too large.
+    /// The packets of the write queue, from this index on, have become too large, so the engine
+    /// must cut them.
     Shrink(u8),
 }
 
@@ -168,9 +169,9 @@ struct World {
     last_device_rx: Nanos,
     /// The peer's next number, once its SYN has been received.
     expected: Option<Seq>,
-    /// The number after the highest number that was sent.
+    /// The sequence number that follows the highest one sent.
     high: Seq,
-    /// The highest acknowledgement, which opens the window.
+    /// The highest acknowledgement received. The window begins at this number.
     granted: Seq,
     /// The largest window received in a grant.
     largest_grant: u16,
@@ -179,7 +180,7 @@ struct World {
 /// The payload of each packet.
 const BYTE: Span = Span { first: 0, len: 1 };
 
-/// Maximum number of packets in the queue after packets were cut.
+/// Maximum number of new packets that one cut makes.
 const MOST_PIECES: usize = 0x3000;
 
 impl World {
@@ -234,8 +235,8 @@ impl World {
         let answers = !header.has(flags::SYN) || before == State::SynSent;
         let acknowledges = header.has(flags::ACK) && !header.has(flags::RST) && answers;
         let hold = header.len == 0 && header.flags == flags::ACK | flags::TXS;
-        // While the engine waits for the answer to a skip, an acknowledgement of everything may be
-        // for the skipped numbers. It then does not open the window.
+        // Until the peer has answered a skip, an acknowledgement of everything may acknowledge only
+        // skipped numbers. So it does not open the window.
         let doubted = paused && header.ack == self.high && !outcome.cut;
         let hold = hold || doubted || header.is_skipped();
         if acknowledges && !refused && !hold && self.granted.before(header.ack) {
@@ -298,8 +299,8 @@ impl World {
         if self.socket.state() == State::Closed || keep >= queued {
             return;
         }
-        // If the packets in the queue took more than half of all numbers, a later number could not
-        // be told from an earlier one.
+        // If the packets in the queue took more than half of all sequence numbers, the test could
+        // not tell whether a number is earlier or later than another one.
         if queued > 0x1000 {
             return;
         }
@@ -437,6 +438,6 @@ fn play(input: &mut Unstructured<'_>) -> Result<()> {
 ///
 /// If a property does not hold.
 pub fn esp_calls(data: &[u8]) {
-    // Ignored because input that ends within an event only lacks that event.
+    // The error is ignored: input that ends within an event only lacks that event.
     let _ = play(&mut Unstructured::new(data));
 }

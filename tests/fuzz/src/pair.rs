@@ -77,13 +77,14 @@ const MOST_FAULTS: usize = 60;
 struct Window {
     burst: u16,
     initial: u16,
-    /// The highest acknowledgement of the peer, which opens the window.
+    /// The highest acknowledgement received from the peer. The window begins at this number.
     granted: Option<Seq>,
-    /// The number after the numbers that the peer last skipped.
+    /// The first sequence number after those that the peer skipped most recently.
     skipped: Option<Seq>,
-    /// The number after the highest number that was sent.
+    /// The sequence number that follows the highest one sent.
     high: Option<Seq>,
-    /// The number of the last new packet with TXS, the flag of a packet that starts a transmission.
+    /// The sequence number of the most recent new packet with TXS, the flag of a packet that starts
+    /// a transmission.
     announced: Option<Seq>,
 }
 
@@ -129,8 +130,9 @@ impl Window {
         }
     }
 
-    /// Checks a packet from the side that uses the window. If `recut` is set, packets may have new
-    /// numbers, so that a number does not show which packet is new.
+    /// Checks a packet from the side that uses the window. If `recut` is set, data that were sent
+    /// before may be sent again under higher numbers, so a number does not show whether a packet is
+    /// new.
     fn pass(&mut self, header: &Header, recut: bool) {
         if header.payload() == 0 || header.has(flags::SYN) || header.names_missing() {
             return;
@@ -330,6 +332,6 @@ fn play(input: &mut Unstructured<'_>) -> Result<()> {
 ///
 /// If a property does not hold.
 pub fn esp_pair(data: &[u8]) {
-    // Ignored because input that ends before it has described the hosts runs no test.
+    // The error is ignored: input that ends before it has described the hosts runs no test.
     let _ = play(&mut Unstructured::new(data));
 }

@@ -37,7 +37,7 @@ pub fn edp_wire(data: &[u8]) {
             (reply.src, reply.dst, reply.len, reply.has_checksum),
             (0, header.src, header.len, header.has_checksum)
         );
-        // A reply that is taken for a request is not answered either.
+        // A reply does not cause another reply, even if its payload says that it is a request.
         assert_eq!(echo::reply_to(&reply, Some(echo::REQUEST)), None);
     }
     let room = u32::from(header.src);
@@ -179,7 +179,8 @@ pub fn esp_wire(data: &[u8]) {
             assert_eq!((reset.src, reset.dst), (header.dst, header.src));
             assert_eq!(reset.has_checksum(), header.has_checksum());
             assert_eq!(esp::reset_for(&reset), None, "no reset is answered");
-            // The peer accepts the RST by one of its two numbers.
+            // The peer accepts the RST by one of its two numbers: the sequence number answers a
+            // packet with ACK, and the acknowledgement number answers any other packet.
             if header.has(flags::ACK) {
                 assert_eq!(reset.seq, header.ack);
             } else {

@@ -18,8 +18,8 @@ pub struct Control {
     pub data: Vec<u8>,
 }
 
-/// Receives at most 2048 bytes and all control messages; returns the length, `msg_flags` and the
-/// messages.
+/// Receives at most 2048 bytes and all control messages; returns the number of bytes, `msg_flags`
+/// and the control messages.
 ///
 /// # Errors
 /// The call's errno.

@@ -15,7 +15,7 @@ use crate::netns::Netns;
 use crate::socket::{interface_index, Socket};
 use crate::transfer::{transfer_both_ways, Load};
 
-/// A device in its namespace.
+/// A network device, and the namespace that it is in.
 #[derive(Clone, Copy, Debug)]
 pub struct Device<'a> {
     /// The device's namespace.

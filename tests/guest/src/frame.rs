@@ -17,7 +17,7 @@ use crate::socket::{bind_packet, interface_index, Socket};
 pub const ETH_P_EDP: u16 = 0x88b5;
 /// ESP's default ethertype.
 pub const ETH_P_ESP: u16 = 0x88b6;
-/// Every ethertype, for receiving.
+/// The ethertype of a packet socket that receives frames of every ethertype.
 pub const ETH_P_ALL: u16 = 3;
 
 /// ESP's flag bits.

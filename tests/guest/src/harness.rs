@@ -36,7 +36,7 @@ pub enum Body {
     /// Work on two hosts that are made for the scenario. Afterwards, no socket of the module may be
     /// left on them.
     Lab(Wiring, fn(&Lab) -> Outcome),
-    /// Work with data of its own.
+    /// Work by a value that has both the scenario's data and the function that uses them.
     Work(&'static dyn Work),
 }
 
@@ -234,11 +234,11 @@ pub fn run(scenario: &Scenario) -> bool {
     let outcome = supervise(scenario, &mut notes);
     match &outcome {
         Ok(()) => {
-            // This note reports the result of a comparison, for the runner's table.
+            // Such a note reports the result of a comparison, for the runner's table.
             if let Some(report) = notes.iter().find_map(|line| line.strip_prefix(REPORT)) {
                 println!("{}{}: {report}", REPORT, scenario.name);
             }
-            // This note reports the figures of one cell of the fault matrix.
+            // Such a note reports the figures of one cell of the fault matrix.
             if let Some(figures) = notes.iter().find_map(|line| line.strip_prefix(FIGURES)) {
                 println!("# {}{figures}", FIGURES);
             }
@@ -498,7 +498,7 @@ pub fn start_process(work: impl FnOnce() -> i32) -> Result<Pid> {
     }
 }
 
-/// Returns the increase of each counter.
+/// Returns the difference of each counter between `before` and `after`.
 pub fn growth(before: &[u64], after: &[u64]) -> Vec<u64> {
     let pairs = before.iter().zip(after);
     pairs.map(|(before, after)| after - before).collect()

@@ -48,7 +48,7 @@ impl Host {
     /// Makes the host of an existing namespace whose device has the address `mac`.
     ///
     /// # Errors
-    /// If it has no such device.
+    /// If the namespace has no such device.
     pub fn named(namespace: Netns, mac: [u8; 6]) -> Result<Self> {
         let ifindex = namespace.within(|| interface_index(DEVICE))??;
         Ok(Self {
@@ -318,7 +318,8 @@ pub struct Lab {
     pub a: Host,
     /// The second host.
     pub b: Host,
-    // Fields are dropped in this order: the switch's namespace exists until the relay is dropped.
+    // Fields are dropped in the order of declaration. So the switch's namespace exists until the
+    // relay has been dropped.
     relay: Option<Relay>,
     _switch: Option<Netns>,
 }

@@ -64,7 +64,8 @@ impl Allowance {
         }
     }
 
-    /// Returns the time to wait before the next call; `None` if the allowance is used up.
+    /// Returns how long the caller may wait before it calls this function again; `None` if the
+    /// allowance is used up.
     pub fn wait(&mut self) -> Option<Duration> {
         if self.since.elapsed() >= self.left.min(LATELY) {
             self.count();
@@ -106,10 +107,10 @@ fn processors() -> u32 {
     thread::available_parallelism().map_or(1, |count| count.get() as u32)
 }
 
-/// The shortest time that is worth waiting for.
+/// The shortest time that [`Allowance::wait`] returns.
 const LEAST: Duration = Duration::from_millis(1);
 
-/// The time for which a measurement is valid.
+/// The time for which a measurement of the guest's speed stays valid.
 const LATELY: Duration = Duration::from_secs(5);
 
 /// The [`slowness`] of processors that do no other work.

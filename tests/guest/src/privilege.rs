@@ -29,9 +29,10 @@ fn give_up_capabilities() -> io::Result<()> {
     check(unsafe { libc::prctl(libc::PR_SET_SECUREBITS, SECBIT_NOROOT) })?;
     const VERSION_3: u32 = 0x2008_0522;
     let header = [VERSION_3, 0];
-    // Two entries of 32 capabilities each: effective, permitted and inheritable.
+    // Two entries, for capabilities 0 to 31 and 32 to 63, of three words each: the effective,
+    // permitted and inheritable capabilities.
     let none = [0u32; 6];
-    // SAFETY: The header and the two sets are laid out as capset(2) specifies for version 3, and
+    // SAFETY: The header and the two entries are laid out as capset(2) specifies for version 3, and
     // live across the call.
     check(unsafe { libc::syscall(libc::SYS_capset, header.as_ptr(), none.as_ptr()) }).map(drop)
 }

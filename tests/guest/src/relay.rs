@@ -96,9 +96,9 @@ pub struct Tally {
     pub duplicated: AtomicU64,
     /// Number of frames delayed so that they arrive after the next frame.
     pub reordered: AtomicU64,
-    /// Number of frames damaged and discarded by the frame check.
+    /// Number of frames that were damaged, and therefore discarded by the frame check.
     pub discarded: AtomicU64,
-    /// Number of frames damaged and still forwarded.
+    /// Number of frames that were damaged, and forwarded nevertheless.
     pub damaged: AtomicU64,
     /// Number of frames that could not be sent.
     pub refused: AtomicU64,

@@ -52,11 +52,11 @@ pub fn set(socket: &Socket, flags: u32) -> std::io::Result<()> {
 pub struct Report {
     /// The event: "sent", "scheduled" or "acknowledged".
     pub stage: &'static str,
-    /// The number that identifies the data.
+    /// The number that tells which of the sent data the report is about.
     pub number: u32,
     /// For each of the three times of `struct scm_timestamping`, whether it is set and is recent.
     pub times: [bool; 3],
-    /// Number of bytes of the packet.
+    /// Number of bytes of the sent packet that came with the report.
     pub length: usize,
     /// Number of bytes of the offender's address, and whether any of them is not 0.
     pub offender: (usize, bool),

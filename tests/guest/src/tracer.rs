@@ -29,7 +29,7 @@ impl fmt::Debug for Event {
     }
 }
 
-/// Returns the last 20 events, for error messages.
+/// Returns the 20 most recent events, for error messages.
 pub fn last(events: &[Event]) -> &[Event] {
     &events[events.len().saturating_sub(20)..]
 }
@@ -67,7 +67,7 @@ impl Event {
         self.fields.get(key).map_or("", String::as_str)
     }
 
-    /// Returns whether all these fields have these values.
+    /// Returns whether the event has all of `fields`, each a field's name and value.
     pub fn has(&self, fields: &[(&str, &str)]) -> bool {
         fields.iter().all(|(key, value)| self.get(key) == *value)
     }

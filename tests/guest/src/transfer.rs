@@ -104,11 +104,11 @@ pub fn counted(counters: &[AtomicUsize]) -> Vec<usize> {
 /// A transfer's size, the bytes per call at both ends, and the seed of its contents.
 #[derive(Clone, Copy, Debug)]
 pub struct Load {
-    /// Number of bytes in all.
+    /// Number of bytes that the whole transfer sends.
     pub total: usize,
-    /// Number of bytes per call.
+    /// Number of bytes that one call sends or receives.
     pub chunk: usize,
-    /// The seed of the contents.
+    /// The seed of the random bytes.
     pub seed: u64,
 }
 

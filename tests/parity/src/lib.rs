@@ -55,7 +55,7 @@ impl Kind {
     }
 }
 
-/// The family of the sockets that a [`Side`] makes.
+/// The family of the sockets that one side of a comparison makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Family {
     /// The families of the kernel's own protocols: TCP, UDP, `AF_UNIX`, SCTP.
@@ -89,7 +89,7 @@ impl Difference {
 #[derive(Clone, Copy, Debug)]
 pub struct Behaviour {
     name: &'static str,
-    /// The comparison fails if it takes longer than this, in seconds.
+    /// The number of seconds after which the comparison fails.
     limit: u64,
     kind: Kind,
     play: Play,
@@ -107,32 +107,38 @@ impl Behaviour {
         }
     }
 
-    /// Makes a behaviour of streams, which is compared over TCP and over ESP.
+    /// Makes a behaviour (a test) about streams. It runs over TCP and over ESP, and the results are
+    /// compared.
     pub const fn stream(name: &'static str, play: PlayOnSide) -> Self {
         Self::new(name, Kind::Stream, Play::OnSide(play))
     }
 
-    /// Makes a behaviour of datagram sockets, which is compared over UDP and over EDP.
+    /// Makes a behaviour (a test) about datagram sockets. It runs over UDP and over EDP, and the
+    /// results are compared.
     pub const fn datagram(name: &'static str, play: PlayOnSide) -> Self {
         Self::new(name, Kind::Datagram, Play::OnSide(play))
     }
 
-    /// Makes a behaviour of the two ends of a stream.
+    /// Makes a behaviour (a test) that gets the two ends of a stream. It runs over TCP and over
+    /// ESP.
     pub const fn connected_streams(name: &'static str, play: PlayConnected) -> Self {
         Self::new(name, Kind::Stream, Play::Connected(play))
     }
 
-    /// Makes a behaviour of two datagram sockets that are connected to each other.
+    /// Makes a behaviour (a test) that gets two datagram sockets, which are connected to each
+    /// other. It runs over UDP and over EDP.
     pub const fn connected_datagrams(name: &'static str, play: PlayConnected) -> Self {
         Self::new(name, Kind::Datagram, Play::Connected(play))
     }
 
-    /// Makes a behaviour of records, which is compared over `AF_UNIX` and over ESP.
+    /// Makes a behaviour (a test) about records. It runs over `AF_UNIX` and over ESP, and the
+    /// results are compared.
     pub const fn record(name: &'static str, play: PlayOnSide) -> Self {
         Self::new(name, Kind::Record, Play::OnSide(play))
     }
 
-    /// Makes a behaviour of messages, which is compared over SCTP and, as records, over ESP.
+    /// Makes a behaviour (a test) that runs over SCTP with messages and over ESP with records. The
+    /// results are compared.
     pub const fn message(name: &'static str, play: PlayOnSide) -> Self {
         Self::new(name, Kind::Message, Play::OnSide(play))
     }
@@ -219,7 +225,7 @@ fn mapped(behaviour: &'static Behaviour, path: Path) -> Option<Comparison> {
     })
 }
 
-/// A behaviour over two protocols.
+/// A behaviour (a test), and the two protocols over which it runs.
 #[derive(Debug)]
 struct Comparison {
     name: String,
@@ -274,17 +280,17 @@ impl Work for Comparison {
     }
 }
 
-/// A behaviour that makes its own sockets.
+/// The function of a behaviour (a test) that makes its own sockets.
 pub type PlayOnSide = fn(&Side<'_>, &Trace) -> Outcome;
 
 /// Two connected sockets, of which the first is on host `a`. Of two streams, the first is the
 /// client's end.
 pub type Pair = (Socket, Socket);
 
-/// A behaviour that starts with two connected sockets.
+/// The function of a behaviour (a test) that gets two connected sockets.
 pub type PlayConnected = fn(&Trace, Pair) -> Outcome;
 
-/// How a behaviour gets its sockets.
+/// How a behaviour, which is a test, gets its sockets.
 #[derive(Clone, Copy, Debug)]
 pub enum Play {
     /// The behaviour makes its sockets.
@@ -303,8 +309,8 @@ impl Play {
 }
 
 /// Runs a behaviour on both sides, one after the other, and compares the traces. Each side has a
-/// lab, which may be the same. The sides are those of the kind, of the Internet family and the
-/// given one, and of IPv6 if the last is set.
+/// lab, which may be the same. The sides have sockets of `kind`: the first side of the family
+/// `Inet`, the second side of `family`. If `v6` is set, the Internet sockets use IPv6.
 ///
 /// # Errors
 /// If a call fails that must succeed on both sides, or the traces do not differ as declared.

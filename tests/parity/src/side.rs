@@ -28,7 +28,7 @@ pub struct Side<'a> {
     /// between them.
     pub family: Family,
     kind: Kind,
-    /// Whether the streams of the Internet families are of IPv6.
+    /// Whether streams of the Internet families use IPv6 instead of IPv4.
     v6: bool,
 }
 
@@ -44,7 +44,7 @@ impl<'a> Side<'a> {
         }
     }
 
-    /// Returns the protocol's name.
+    /// Returns the name of the protocol that this side's sockets use.
     pub fn name(&self) -> &'static str {
         match (self.kind, self.family) {
             (Kind::Stream, Family::Inet) => "TCP",
@@ -210,8 +210,8 @@ impl<'a> Side<'a> {
         }
     }
 
-    /// Returns the broadcast address with `port`, as `a` sees it. Of IPv6, which has none, it is
-    /// the group of all hosts.
+    /// Returns the broadcast address with `port`, as `a` sees it. IPv6 has no broadcast address, so
+    /// for IPv6 this is the multicast address of all hosts.
     pub fn everybody(&self, port: u16) -> Vec<u8> {
         const ALL_NODES: [u8; 16] = [0xff, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
         match self.family {
@@ -299,7 +299,8 @@ impl<'a> Side<'a> {
     /// # Errors
     /// If `tc` fails, with its message.
     pub fn delay_begins(&self) -> Result<()> {
-        // The discipline is `tbf` because netem would uncharge the frames from their sockets.
+        // The discipline is `tbf`, since under netem queued frames would no longer count against
+        // their sockets' send buffers.
         let slow = ["tbf", "rate", "80bit", "burst", "1100", "limit", "1mb"];
         self.lab.a.queue("add", &slow)
     }

@@ -14,8 +14,9 @@ use guest::patience::patience;
 use guest::socket::{Received, Socket};
 use guest::uring::Completion;
 
-/// The notes of one side, in order. A trace belongs to one thread, so that the order is defined;
-/// results of other threads are noted after these threads were joined.
+/// The notes (labels and results) of one side of a comparison, in order. A trace belongs to one
+/// thread, so that the order is defined; results of other threads are noted after these threads
+/// were joined.
 #[derive(Debug, Default)]
 pub struct Trace(RefCell<Vec<(String, String)>>);
 

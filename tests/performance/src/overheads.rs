@@ -60,9 +60,9 @@ pub fn logp(results: &Results) -> Result<Section> {
     Ok(section)
 }
 
-/// A cost in instructions, with its parts.
+/// One of the costs in the table: where its number of instructions is found in the results.
 struct Cost {
-    /// The words for this cost in the keys of the results.
+    /// The cost's part of the keys in [`Results::numbers`], such as `byte` in `softirq-byte/esp`.
     key: &'static str,
     /// The cost's name in the page.
     name: &'static str,
@@ -89,7 +89,7 @@ const COSTS: [Cost; 2] = [
 ];
 
 impl Cost {
-    /// Returns the instructions of both hosts together.
+    /// Returns how many instructions this cost is, on both hosts together.
     fn all(&self, results: &Results, series: Series) -> Option<f64> {
         let points = results.points(&self.topic.key(), series, self.path);
         at(&points, self.size)

@@ -28,7 +28,8 @@ fn each(results: &Results, topic: &str, path: &str, size: f64) -> String {
     list(&told)
 }
 
-/// Compares `one` with each of `others` at `size`.
+/// Returns text that compares the value of the series `one` with the value of each of `others`, for
+/// messages of `size` bytes.
 fn compared(
     results: &Results,
     (topic, path): (&str, &str),

@@ -14,9 +14,10 @@ pub const RATE: (&str, &str, f64) = ("200mbit", "200M", 200e6);
 /// Buffer of each port of the switch.
 pub const BUFFER: &str = "128k";
 
-/// Values of `packets_to_ack`.
+/// The values of ESP's setting `packets_to_ack` that are measured.
 pub const ACKS: [u32; 5] = [1, 2, 5, 10, 15];
-/// Sizes of the send and of the receive buffer, KiB.
+/// The sizes that are measured, in KiB. The send buffer and the receive buffer both have the same
+/// size.
 pub const BUFFERS: [u32; 6] = [16, 32, 64, 128, 256, 512];
 /// The rate and the delay of the long cable in each direction, in the notation of `netem`.
 pub const LONG_CABLE: &str = "rate 1gbit delay 100us";
@@ -25,11 +26,12 @@ pub const LONG_CABLE: &str = "rate 1gbit delay 100us";
 pub const LONG: (f64, f64) = (1e9, 200_000.0);
 /// Congestion controls of the TCP streams that share a port with an ESP stream.
 pub const CONGESTIONS: [&str; 3] = ["reno", "cubic", "dctcp"];
-/// Buffer level from which a port marks packets of `dctcp`.
+/// The number of queued bytes from which a port of the switch marks the packets of TCP streams with
+/// `dctcp`.
 pub const MARKS: &str = "30k";
 /// Share of frames that the lossy cable loses, in percent.
 pub const LOSS: u32 = 2;
-/// Packets of a message on the lossy cable.
+/// The measured lengths of messages on the lossy cable, in packets.
 pub const PACKETS: [u32; 6] = [1, 2, 4, 8, 16, 32];
 /// Number of payload bytes that fit into one packet of every transport.
 pub const PAYLOAD: u32 = 1448;
@@ -46,7 +48,7 @@ pub enum Topic {
     LargeDialogue,
     /// Dialogues with non-blocking calls. A call of `poll` precedes each non-blocking call.
     Nonblocking,
-    /// Dialogues with buffers of this number of KiB.
+    /// Dialogues in which the send buffer and the receive buffer both have this number of KiB.
     Buffers(u32),
     /// Connections that carry one message and its echo, over the long cable.
     RampUp,
@@ -54,7 +56,7 @@ pub enum Topic {
     Beside,
     /// A stream or a series of datagrams, in one direction only.
     Bulk,
-    /// Dialogues over ESP with a value of `packets_to_ack`.
+    /// Dialogues over ESP with this value of `packets_to_ack`.
     Acks(u32),
     /// Overheads of the calls that send and receive (the LogP model).
     LogP,
@@ -142,7 +144,7 @@ impl Topic {
         format!("netgauge --connect HOST -m TRANSPORTS {}", self.arguments())
     }
 
-    /// Returns whether a series supports the topic.
+    /// Returns whether this topic can be measured for `series`.
     pub fn suits(self, series: Series) -> bool {
         match self {
             Self::Acks(_) | Self::Parameters | Self::Buffers(_) => series == ESP,

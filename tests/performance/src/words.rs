@@ -5,9 +5,9 @@
 /// Two numbers are described as equal if their ratio differs from 1 by less than this.
 const SAME: f64 = 0.01;
 
-/// Bytes of a KiB.
+/// Number of bytes in a KiB.
 pub const KIB: f64 = 1024.0;
-/// Bytes of a MiB.
+/// Number of bytes in a MiB.
 pub const MIB: f64 = KIB * KIB;
 
 /// Formats a number with separators of thousands. Below ten the number has up to three decimals.

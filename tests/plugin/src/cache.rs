@@ -5,10 +5,10 @@
 //! A store that misses allocates its line, like a load. Evictions cost nothing, there is no
 //! prefetching, and instruction fetches are not modelled.
 
-/// Bytes of a line.
+/// Number of bytes in a cache line.
 const LINE: u64 = 64;
 
-/// A line number that no line has.
+/// The line number of an entry that holds no line. No address has this line number.
 const NOTHING: u64 = u64::MAX;
 
 /// A level of the cache.

@@ -113,7 +113,7 @@ extern "C" {
     fn qemu_plugin_u64_sum(number: Number) -> u64;
 }
 
-/// All counters.
+/// All counters of the plugin, and the mark.
 #[derive(Debug)]
 struct Counter {
     instructions: Number,

@@ -35,7 +35,7 @@ const EP_RECVERR: i32 = 3;
 /// `SO_EE_ORIGIN_ZEROCOPY`.
 const SO_EE_ORIGIN_ZEROCOPY: u8 = 5;
 
-/// Returns the value or the errno.
+/// Replaces the error of `result` by its errno, so that two results can be compared.
 fn plain<T>(result: std::io::Result<T>) -> std::result::Result<T, Option<i32>> {
     result.map_err(|error| error.raw_os_error())
 }

@@ -29,7 +29,7 @@ fn down_and_up(lab: &Lab) -> Outcome {
     let disturb = |received: &AtomicUsize| {
         for host in [&lab.a, &lab.b, &lab.a, &lab.b] {
             host.link("down")?;
-            // Frames in flight are lost.
+            // Frames that are in flight during this pause are lost.
             thread::sleep(Duration::from_millis(100));
             host.link("up")?;
             let before = received.load(Ordering::Relaxed);

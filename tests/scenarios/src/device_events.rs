@@ -98,8 +98,8 @@ fn change(host: &Host, name: &str) -> Result<Duration> {
 /// A change of one device must not cost more if other devices have many connections. Such changes
 /// are frequent, because each container that starts or stops adds or removes devices.
 fn unrelated(lab: &Lab) -> Outcome {
-    /// This is longer than the variation between runs, and shorter than the time of a walk over all
-    /// connections.
+    /// The largest accepted difference between two costs. It is longer than the variation between
+    /// runs, and shorter than a walk over all connections takes.
     const MARGIN: Duration = Duration::from_micros(20);
     let host = &lab.a;
     host.namespace

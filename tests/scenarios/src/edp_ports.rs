@@ -97,8 +97,8 @@ fn port_changes(lab: &Lab) -> Outcome {
                 break;
             }
             sender.send_to(b"x", 0, &there)?;
-            // The result is ignored, because not all datagrams need to be read. If the receive
-            // buffer is full, `EdpInNoSocket` does not count the datagram.
+            // The result is ignored, because not all datagrams need to be read. A datagram that a
+            // full receive buffer drops is not counted in `EdpInNoSocket`, which the test checks.
             let _ = receiver.receive(&mut bytes, libc::MSG_DONTWAIT);
         }
         over.store(true, Relaxed);

@@ -172,7 +172,8 @@ fn owners(lab: &Lab) -> Outcome {
         ensure!(socket["processes"][0]["pid"] == own, "processes: {text}");
         ensure!(socket["processes"].get(1).is_none(), "processes: {text}");
     }
-    // An acknowledgement may arrive between the two reads.
+    // An acknowledgement may arrive after `enet` has read the counters and before this process
+    // reads them. So both read them again until they agree.
     eventually("the counters that the owner reads", || {
         let json: Value = serde_json::from_str(&printed(&lab.a, "ss --esp -c --json")?)?;
         let told = &json[0]["counters"];

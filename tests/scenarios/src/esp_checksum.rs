@@ -107,7 +107,7 @@ fn option(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// Returns the ESP frames that `ear` has heard.
+/// Returns the ESP frames that the packet socket `ear` has received.
 fn heard(ear: &PacketSocket) -> Vec<Vec<u8>> {
     let mut frames = Vec::new();
     let mut bytes = vec![0; 1 << 17];

@@ -256,8 +256,8 @@ fn bridge() -> Outcome {
 }
 
 /// A packet that arrives through a tunnel has two validated checksums: the tunnel's outer checksum,
-/// and the packet's own. When the tunnel's headers are removed, the outer checksum must no longer
-/// count as one of them.
+/// and the packet's own. When the tunnel's headers are removed, the packet's own checksum must be
+/// the only one that counts as validated.
 fn tunnel(lab: &Lab) -> Outcome {
     lab.give_ip_addresses()?;
     for (host, own, other) in [(&lab.a, 1, 2), (&lab.b, 2, 1)] {

@@ -35,7 +35,7 @@ struct Ways {
     /// Wraps a frame for the first or the second device; `wire` is the Ethernet address of `tap0`,
     /// the device under `in0` and `in1`.
     wrap: fn(frame: &[u8], second: bool, wire: [u8; 6]) -> Vec<u8>,
-    /// The length of the encapsulation in a frame that leaves.
+    /// The number of bytes that the encapsulation adds to a frame.
     behind: usize,
 }
 

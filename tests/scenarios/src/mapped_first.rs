@@ -48,7 +48,7 @@ const ANSWER: u8 = 4;
 /// The option of a host that speaks ESP and takes mapped connections.
 const TAKES_MAPPED: &[u8] = &[2, 2, 0, 7];
 
-/// Bytes in front of EDP's payload: the Ethernet header and EDP's.
+/// Number of bytes in front of EDP's payload: the Ethernet header and EDP's header.
 const HEADERS: usize = 14 + EDP_HEADER;
 
 /// The longest setting of `mapped_wait`, microseconds.
@@ -93,7 +93,7 @@ pub fn answer(lab: &Lab, from: [u8; 6], nonce: [u8; 4]) -> Vec<u8> {
     ethernet(lab.a.mac, from, ETH_P_EDP, &packet)
 }
 
-/// Checks the counters of host a.
+/// Checks that the counters of host a have the values in `wanted`.
 fn counted(lab: &Lab, wanted: &[(&str, u32)]) -> Outcome {
     for (name, value) in wanted {
         same(lab.a.counter(name)?, *value, name)?;

@@ -54,7 +54,7 @@ fn destroyed(lab: &Lab) -> Outcome {
         destroy(&lab.b, port)?;
         if replaced {
             // The new listener may belong to a different user, so ESP's part of the old listener
-            // must not take its connections.
+            // must not take the new listener's connections.
             let new = replaceable(&lab.b, PLAIN, port)?;
             let client = dial(&lab.a, MAPPED, port)?;
             ensure!(!is_esp(&client), "the old listener took the connection");

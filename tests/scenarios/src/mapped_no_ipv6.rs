@@ -24,7 +24,8 @@ fn uses_ipv4(lab: &Lab) -> Outcome {
     exchange(&client, &server)
 }
 
-/// A mapped listener hears the SYN. Without one it would be refused before its addresses are read.
+/// The test needs a mapped listener: without one, the host would refuse the SYN before it reads the
+/// addresses in the SYN's option.
 fn refuses(lab: &Lab) -> Outcome {
     lab.give_ip_addresses()?;
     let _listener = listener(&lab.b, MAPPED, 831, 4)?;

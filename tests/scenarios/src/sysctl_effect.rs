@@ -231,7 +231,7 @@ fn large_burst(lab: &Lab) -> Outcome {
     }
     let (client, server) = lab.esp_pair(79)?;
     server.set_so(libc::SO_RCVBUF, 16 << 10)?;
-    // This opens a large window, which the sender must not use up.
+    // The exchange opens a large window, which the sender must not use up.
     exchange(&client, &server)?;
     let sent = fill(&client)?;
     let unread = server.queued(libc::FIONREAD)? as usize;

@@ -35,7 +35,7 @@ impl<E> Ord for Entry<E> {
     }
 }
 
-/// Future events, and the current time.
+/// The current time of the simulation, and the events that are yet to happen.
 #[derive(Debug)]
 pub struct Agenda<E> {
     now: Nanos,

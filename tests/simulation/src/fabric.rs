@@ -56,7 +56,7 @@ pub struct Fabric {
     /// The end to which the latest event delivered data.
     pub delivered: Option<End>,
     rng: Rng,
-    /// Packets lost at random.
+    /// Number of packets lost at random.
     pub lost: u64,
 }
 
@@ -105,7 +105,7 @@ impl Fabric {
         &self.setup
     }
 
-    /// Returns the time in nanoseconds from the start.
+    /// Returns the simulated time, in nanoseconds from the start.
     pub fn now(&self) -> Nanos {
         self.agenda.now()
     }
@@ -215,7 +215,7 @@ impl Fabric {
         lane as usize * self.hosts.len() + host as usize
     }
 
-    /// Returns how long a host's link takes for `frames` full frames.
+    /// Returns how long a host's link takes to send `frames` full frames.
     fn full_frames(&self, host: u32, frames: u64) -> Nanos {
         let rate = self.setup.conditions.rate_of(host, self.setup.rate);
         frames * rate.nanos(frame_bytes(self.setup.mss()))

@@ -68,18 +68,18 @@ pub struct Endpoint {
     /// Number of data packets that this end still sends before it falls silent; [`u64::MAX`] if it
     /// never falls silent.
     pub silent_after: u64,
-    /// Whether the last packet that this end sent was lost.
+    /// Whether the most recent packet that this end sent was lost.
     pub mute: bool,
     /// Number of this end's spurious retransmission requests. A request is spurious if neither the
-    /// requested packet nor this end's last packet was lost.
+    /// requested packet nor this end's most recent packet was lost.
     pub spurious_requests: u64,
     /// The longest time that an acknowledgement waited in the ACK queue for its turn to be sent,
     /// and the largest number of turns that other connections had during one such wait.
     pub longest_wait: (Nanos, u64),
-    /// The time at which the current wait in the ACK queue started, and the host's `turns` at that
-    /// time.
+    /// The time at which the current wait in the ACK queue started, and the number of turns that
+    /// the host's ACK queue had given until then.
     waits: Option<(Nanos, u64)>,
-    /// Packets whose last transmission was lost.
+    /// The sequence numbers of packets whose most recent transmission was lost.
     lost: BTreeSet<u16>,
     /// The time at which the armed timer fires; [`Nanos::MAX`] for never.
     armed: Nanos,
@@ -124,7 +124,7 @@ impl Endpoint {
         silent
     }
 
-    /// Returns whether the last transmission of packet `seq` was lost.
+    /// Returns whether the most recent transmission of packet `seq` was lost.
     pub fn has_lost(&self, seq: Seq) -> bool {
         self.lost.contains(&seq.0)
     }
@@ -136,7 +136,7 @@ pub struct Host {
     /// The connections, by slot.
     pub endpoints: Vec<Endpoint>,
     device: Device,
-    /// The time of the current call.
+    /// The simulated time of the current call.
     now: Nanos,
     /// Number of turns that the ACK queue has given to connections. A turn permits the connection's
     /// peer to send.

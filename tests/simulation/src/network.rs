@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 use esp::{Nanos, HEADER_LEN};
 use serde::Serialize;
 
-/// Picoseconds.
+/// A time in picoseconds.
 type Picos = u64;
 
 /// Ethernet's header, bytes.
@@ -91,7 +91,7 @@ pub struct Port {
     /// The largest number of bytes in the buffer since this field was last set to 0. A frame counts
     /// until its last bit has left.
     pub peak: u32,
-    /// Frames dropped since the start.
+    /// Number of frames dropped since the start.
     pub drops: u64,
 }
 

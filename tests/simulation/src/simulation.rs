@@ -15,14 +15,14 @@ use crate::network::{frame_bytes, Rate};
 /// The receiver's index among the hosts.
 const RECEIVER: u32 = 0;
 
-/// The time between the starts of two handshakes, nanoseconds. It is so long that no handshake
-/// delays the packets of another, which would change the round trip measured there.
+/// The time between the starts of two handshakes, nanoseconds. It is so long that no two handshakes
+/// delay each other's packets. Otherwise a connection would measure too long a round trip.
 const HANDSHAKE_INTERVAL: Nanos = 20_000;
 
 /// The parameters of a simulation.
 #[derive(Clone, Debug, Serialize)]
 pub struct Setup {
-    /// Connections that send to the receiver.
+    /// Number of connections that send to the receiver.
     pub senders: usize,
     /// The first `together` connections belong to one host; each of the others has a host of its
     /// own.
@@ -139,26 +139,26 @@ impl Setup {
 /// The counters of the receiver and its port, summed over all connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Counts {
-    /// Packets dropped at the switch's port to the receiver.
+    /// Number of packets dropped at the switch's port to the receiver.
     pub drops: u64,
-    /// Packets dropped at the switch's ports to the senders.
+    /// Number of packets dropped at the switch's ports to the senders.
     pub back_drops: u64,
-    /// Packets lost at random, in either direction.
+    /// Number of packets lost at random, in either direction.
     pub lost: u64,
-    /// Retransmitted data packets.
+    /// Number of retransmitted data packets.
     pub retransmissions: u64,
-    /// Packets that the receiver already had.
+    /// Number of received packets that the receiver already had.
     pub duplicates: u64,
-    /// Retransmission requests.
+    /// Number of the receiver's retransmission requests.
     pub requests: u64,
     /// Number of the receiver's spurious requests. A request is spurious if the requested packet
-    /// was neither lost nor discarded by the receiver, and the receiver's last packet to the sender
-    /// was not lost either.
+    /// was neither lost nor discarded by the receiver, and the receiver's most recent packet to the
+    /// sender was not lost either.
     pub spurious_requests: u64,
     /// How often the ACK queue ended a sender's turn (its permission to send) because the sender
     /// was silent.
     pub overruns: u32,
-    /// Packets sent by the receiver.
+    /// Number of packets sent by the receiver.
     pub acknowledgements: u64,
 }
 

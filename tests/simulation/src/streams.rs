@@ -34,9 +34,9 @@ pub struct Streams {
 pub struct Measured {
     /// Delivered bits per second of each stream.
     pub rates: Vec<f64>,
-    /// Frames that switches dropped.
+    /// Number of frames that switches dropped.
     pub drops: u64,
-    /// Retransmitted data packets.
+    /// Number of retransmitted data packets.
     pub retransmissions: u64,
 }
 

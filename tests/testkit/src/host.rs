@@ -19,7 +19,7 @@ pub struct Device {
     pub waiting: [VecDeque<usize>; LISTS],
     /// Number of connections that were ever accepted.
     pub connections: usize,
-    /// The time at which a packet last arrived.
+    /// The time at which the most recent packet arrived.
     heard: Nanos,
     /// Whether sockets of another device hold the turn, so that no socket of this device gets it.
     pub held: bool,

@@ -139,7 +139,7 @@ pub type Rule = Box<dyn FnMut(usize, usize, &Header) -> Fate>;
 
 /// Two hosts on a wire.
 pub struct Pair {
-    /// The virtual time.
+    /// The current virtual time.
     pub now: Nanos,
     /// The hosts.
     pub sides: [Side; 2],
@@ -244,7 +244,7 @@ impl Pair {
         });
     }
 
-    /// Adds a rule for every packet from here on.
+    /// Adds a rule that decides the fate of the packets sent from here on.
     pub fn rule(&mut self, rule: impl FnMut(usize, usize, &Header) -> Fate + 'static) {
         self.rules.push(Box::new(rule));
     }

@@ -22,7 +22,7 @@ pub struct Packet<P> {
     pub header: Header,
     /// The payload.
     pub payload: P,
-    /// The options of a SYN or SYN|ACK. They are not payload, so they take no number.
+    /// The options of a SYN or SYN|ACK. They are not payload, so they take no sequence number.
     pub options: Options,
     /// Whether the sender's engine marked the packet as a retransmission.
     pub resend: bool,
@@ -82,7 +82,8 @@ impl Packet<VecDeque<u8>> {
 }
 
 impl Socket<VecDeque<u8>> {
-    /// Returns the bytes behind the header of a packet that this socket sends: options or payload.
+    /// Returns the bytes that follow the header of a packet that this socket sends: options or
+    /// payload.
     pub fn bytes_of(&self, packet: Packet<VecDeque<u8>>) -> Vec<u8> {
         if packet.header.names_missing() && packet.payload.is_empty() {
             packet.named().to_vec()
@@ -113,7 +114,7 @@ pub struct Socket<P> {
     pub conn: Option<Connection>,
     /// The slot in the device's ACK queue.
     pub slot: Slot,
-    /// Whether the connection's last demand asked the ACK queue to count the connection.
+    /// Whether the connection's most recent demand asked the ACK queue to count the connection.
     pub counted: bool,
     /// The parameters of the next connection.
     pub config: Config,
@@ -140,12 +141,12 @@ pub struct Socket<P> {
     /// records.
     pub records: Option<u32>,
     write: VecDeque<Queued<P>>,
-    /// The number of the first packet in the write queue, unless the queue is empty.
+    /// The sequence number of the first packet in the write queue, unless the queue is empty.
     head: Seq,
     receive: VecDeque<P>,
-    /// The payloads that the last packet caused to be delivered, in order.
+    /// The payloads that could be delivered because the most recent packet arrived, in order.
     delivered: Vec<P>,
-    /// Out-of-order packets, sorted by number.
+    /// Out-of-order packets, sorted by sequence number.
     kept: VecDeque<Packet<P>>,
     /// For each whole record in the receive queue, the number of its packets.
     whole: VecDeque<usize>,
@@ -312,8 +313,8 @@ impl<P: Payload> Socket<P> {
     }
 
     /// Moves a part of a message to the write queue, as much as fits into one packet. The bytes go
-    /// into the last packet or, if that is full or has been sent, into a new one. Returns `false`
-    /// if the message is empty, the queue is full or no sequence number is free.
+    /// into the queue's last packet or, if that packet is full or has been sent, into a new one.
+    /// Returns `false` if the message is empty, the queue is full or no sequence number is free.
     pub fn queue_one(&mut self, message: &mut P) -> bool {
         let conn = self.conn.as_mut().expect("a connection");
         if message.is_empty() {
@@ -442,8 +443,9 @@ impl<P: Payload> Socket<P> {
         self.conn().set_kept(cost);
     }
 
-    /// Returns the payloads that were delivered because of the last packet, in order. These are the
-    /// packet's own payload, and the payloads of the kept packets that follow it.
+    /// Returns the payloads that could be delivered because the most recent packet arrived, in
+    /// order. These are the packet's own payload, and the payloads of the kept packets that follow
+    /// it.
     pub fn take_delivered(&mut self) -> Vec<P> {
         std::mem::take(&mut self.delivered)
     }
@@ -641,8 +643,8 @@ impl<P: Payload> Socket<P> {
         }
     }
 
-    /// Cuts the packets behind the first `keep` packets if none of them was ever sent. Otherwise
-    /// pauses the engine, which asks for the [cut](Outcome::cut) later.
+    /// Cuts the packets after the first `keep` packets if none of the later ones was ever sent.
+    /// Otherwise pauses the engine, which asks for the [cut](Outcome::cut) later.
     pub fn cut_or_pause(&mut self, keep: usize, now: Nanos) {
         let from = self.head.add(keep as u16);
         if self.conn().is_unsent(from) {
@@ -652,7 +654,7 @@ impl<P: Payload> Socket<P> {
         }
     }
 
-    /// Cuts the packets behind the first `keep` packets again, into packets of at most `mss` bytes.
+    /// Cuts the packets after the first `keep` packets into packets of at most `mss` bytes.
     pub fn cut(&mut self, keep: usize) {
         let mss = self.mss;
         self.cut_by(keep, |mut payload| {
@@ -664,7 +666,7 @@ impl<P: Payload> Socket<P> {
         });
     }
 
-    /// Cuts each packet behind the first `keep` packets into the pieces that `cut` returns.
+    /// Cuts each packet after the first `keep` packets into the pieces that `cut` returns.
     pub fn cut_by(&mut self, keep: usize, mut cut: impl FnMut(P) -> Vec<P>) {
         if self.write.is_empty() {
             self.head = self.conn().first_unacked();

@@ -335,7 +335,7 @@ fn datagram_goes_to_the_most_specific_socket(side: &Side<'_>, trace: &Trace) -> 
     SecondWire::of(side)?;
     let a = side.bound(&side.lab.a, 1999)?;
     // A more specific socket is bound before a less specific one. In the opposite order, it could
-    // win because it was bound last: of equally specific sockets, the last one wins.
+    // win because it was bound last: of equally specific sockets, the one that was bound last wins.
     let connected = socket(side, true)?;
     connected.bind_bytes(&side.at_b(7))?;
     connected.connect_bytes(&side.address(&side.lab.b, &side.lab.a, 1999))?;

@@ -62,8 +62,8 @@ fn lengths(side: &Side<'_>, trace: &Trace) -> Outcome {
         ] {
             let socket = side.socket(&side.lab.a)?;
             let result = take_name(&socket, call, Pointer::Zeroes, length);
-            // `sendmsg` truncates a length that is too large; another behaviour covers the result
-            // of that call.
+            // `sendmsg` truncates a length that is too large; another test covers the result of
+            // that call.
             if !(call == Taking::SendMessage && length == 129)
                 && (call, length) != (Taking::Connect, 0)
             {

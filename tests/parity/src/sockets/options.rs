@@ -226,8 +226,8 @@ fn linger(side: &Side<'_>, trace: &Trace) -> Outcome {
     }
     let short = socket.option(SOL_SOCKET, libc::SO_LINGER, 8, 4);
     trace.see("SO_LINGER read with 4 bytes", short);
-    // The sockets are closed here, with the linger time that was set last. This must not block,
-    // since none of the sockets is connected.
+    // The sockets are closed on return, with the linger time that was set most recently. This must
+    // not block, since none of them is connected.
     Ok(())
 }
 

@@ -66,7 +66,8 @@ fn see(trace: &Trace, what: &str, socket: &Socket, count: usize) -> Outcome {
     Ok(())
 }
 
-/// Returns whether acknowledgements are reported.
+/// Returns whether the kernel reports when the peer has acknowledged data. It does so only for
+/// streams.
 fn acknowledges(side: &Side<'_>) -> bool {
     side.is_stream()
 }
@@ -191,7 +192,7 @@ fn hardware(side: &Side<'_>, trace: &Trace) -> Outcome {
     see(trace, "report", &a, 0)
 }
 
-/// Packets between two sockets on one host do not go through the device.
+/// In this test both sockets are on one host, so their packets do not go through the device.
 fn one_host(side: &Side<'_>, trace: &Trace) -> Outcome {
     side.lab.calm()?;
     let host = &side.lab.a;

@@ -131,8 +131,8 @@ fn stream_close_lingers_no_longer_than_its_timeout(side: &Side<'_>, trace: &Trac
     let start = Instant::now();
     drop(client);
     let took = start.elapsed();
-    // A late tick accounts for a large step of time at once, so the wait may be shorter than a
-    // second.
+    // The kernel measures the wait in jiffies. After a late tick, it advances them by several at
+    // once, so the wait may be shorter than a second.
     trace.see("a second", took > Duration::from_millis(500));
     trace.see("not for ever", took < SOON);
     side.cut_wire(false)?;

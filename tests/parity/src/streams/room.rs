@@ -49,8 +49,8 @@ fn stream_not_writable_when_the_peer_has_read_a_byte(side: &Side<'_>, trace: &Tr
     let edge = Epoll::of(&client, OUT | EDGE)?;
     trace.epoll("full", &edge)?;
     server.receive_exact(&mut [0; 1])?;
-    // A window of one byte counts as none. No event is expected, so the test can only sleep for a
-    // while.
+    // Room for one byte counts as no room, so no event is expected. The test can only sleep for a
+    // while and check that none has come.
     thread::sleep(Duration::from_millis(50));
     trace.poll("a byte was read", &client)?;
     trace.epoll("no edge", &edge)?;

@@ -328,7 +328,8 @@ fn stream_shutdown_amid_a_transfer(trace: &Trace, (a, b): Pair) -> Outcome {
 fn stream_receiver_closes_amid_a_transfer(trace: &Trace, (a, b): Pair) -> Outcome {
     let receive = move || {
         b.receive_all(100_000)?;
-        // The sender has sent more bytes, which are never read.
+        // Wait for bytes that this end never reads. Closing it with unread data resets the
+        // connection.
         await_events(&b, libc::POLLIN)?;
         drop(b);
         Ok(())

@@ -47,7 +47,8 @@ fn timed<T: Shown>(trace: &Trace, what: &str, call: impl FnOnce() -> std::io::Re
     let result = call();
     let took = start.elapsed();
     trace.see(what, result.shown());
-    // Time limits are counted in ticks, and the last tick may be short.
+    // The kernel counts time limits in ticks, and a tick may be short. So a call may wait for less
+    // than its limit.
     trace.see(&format!("{what}: waited"), took >= LIMIT / 2);
 }
 

@@ -126,8 +126,7 @@ fn stream_zero_copy_without_the_option(trace: &Trace, (client, server): Pair) ->
     none_left(&client)
 }
 
-/// Alternates copied and zero-copy sends, first while no packet can be sent, and then while all
-/// can.
+/// Alternates copied and zero-copy sends. At first no packet can leave, and later all packets can.
 fn stream_zero_copy_beside_other_sends(trace: &Trace, (client, server): Pair) -> Outcome {
     switch(&client, 1)?;
     let bytes = random(500_000, 7);

@@ -103,9 +103,9 @@ pub struct Line {
     pub goodput: f64,
     /// The largest number of bytes in any port at any time.
     pub peak: u32,
-    /// Packets dropped at ports.
+    /// Number of packets that the ports dropped.
     pub drops: u64,
-    /// Retransmitted data packets.
+    /// Number of retransmitted data packets.
     pub retransmissions: u64,
     /// How often an ACK queue ended a sender's turn (its permission to send) because the sender was
     /// silent.
@@ -169,7 +169,7 @@ impl Exchange {
         }
     }
 
-    /// Starts a host's messages to its next peers: to all of them at once, or to one after each
+    /// Starts a host's messages: to all of its peers at once, or to one more peer after each
     /// finished exchange.
     fn begin(&mut self, host: usize) {
         let (received, arrived) = self.steps[host];
@@ -229,7 +229,8 @@ impl Exchange {
     }
 }
 
-/// Runs one case.
+/// Runs the study for one setup, one message size and one way of sending (`at_once`). Returns the
+/// results.
 fn case(setup: Setup, wires: u64, size: u64, at_once: bool, common: &Common) -> Line {
     let rounds = common.rounds;
     let mut exchange = Exchange::new(setup.clone(), wires, size, at_once, common.stagger);

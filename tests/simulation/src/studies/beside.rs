@@ -148,7 +148,7 @@ pub struct Line {
     pub peak: u32,
     /// Whether all requests were answered.
     pub complete: bool,
-    /// The counters.
+    /// The counters of the receiver and its port.
     #[serde(flatten)]
     pub counts: Counts,
 }
@@ -165,7 +165,8 @@ enum Role {
 struct Asker {
     left: u32,
     asked: Nanos,
-    /// Total of the bytes from this asker once the receiver has the whole current request.
+    /// The total number of bytes that the receiver has received from this asker when the current
+    /// request is complete.
     until: u64,
 }
 
@@ -186,7 +187,7 @@ struct Case<'a> {
     times: Vec<Nanos>,
 }
 
-/// Runs one case.
+/// Runs the study for one number of streams and one size of requests. Returns the results.
 pub fn case(common: &Common, options: &Options, streams: usize, size: u64) -> Line {
     let mut case = Case::new(common, options, streams, size);
     let start = case.warm_up();

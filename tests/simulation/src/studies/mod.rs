@@ -72,7 +72,7 @@ studies! {
 
 /// A study: its own options, and how it runs, prints and draws.
 pub trait Study: Args {
-    /// One result.
+    /// One result of the study. It becomes one line of the table.
     type Line: Serialize + 'static;
 
     /// The columns of the table.

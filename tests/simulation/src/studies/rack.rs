@@ -51,9 +51,9 @@ pub struct Options {
 #[derive(Clone, Copy, Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Must {
-    /// At least this share of the possible rate.
+    /// The measured rate must be at least this share of the possible rate.
     Least(f64),
-    /// At most this multiple of the ideal time.
+    /// The measured time must be at most this multiple of the ideal time.
     Most(f64),
 }
 
@@ -141,7 +141,7 @@ impl Study for Options {
 /// The setup and the requirement of a case.
 #[derive(Clone, Debug)]
 enum Case {
-    /// Streams, under these conditions.
+    /// Streams between hosts, in the network that the [`Shape`] describes.
     Streams(Shape),
     /// Rounds in which each of `senders` sends 64 KiB to one receiver.
     Incast {
@@ -152,7 +152,8 @@ enum Case {
     },
     /// The time from a request of 10 kB to its answer while 16 streams run.
     Beside { gigabits: u64 },
-    /// Messages of a published distribution, at a load of 0.8.
+    /// Messages whose sizes have a published distribution, at a load of 0.8 of what the receiver's
+    /// port can carry.
     Workload { sizes: Sizes, most: f64 },
 }
 

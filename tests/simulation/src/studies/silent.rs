@@ -18,7 +18,7 @@ use crate::simulation::Simulation;
 /// Bytes that each sender has to send.
 const BYTES: u64 = 256 << 10;
 
-/// Numbers of senders, and how many of these fall silent.
+/// For each case, the number of senders, and how many of them fall silent.
 const CASES: [(usize, usize); 5] = [(2, 1), (4, 1), (4, 3), (8, 3), (32, 16)];
 
 /// The results of a case over all its runs. In each run, the silent senders stop after a different

@@ -109,9 +109,9 @@ struct Message {
 /// The slowdown of messages: how many times as long they take as on an idle network.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Slowdown {
-    /// The median.
+    /// The median slowdown.
     pub median: f64,
-    /// The 99th percentile.
+    /// The 99th percentile of the slowdown.
     pub slowest: f64,
 }
 
@@ -119,7 +119,7 @@ pub struct Slowdown {
 #[derive(Clone, Debug, Serialize)]
 pub struct Line {
     setup: Setup,
-    /// The distribution.
+    /// The distribution of message sizes.
     pub sizes: Sizes,
     /// Number of senders.
     pub senders: usize,
@@ -136,7 +136,7 @@ pub struct Line {
     pub long: Slowdown,
     /// The largest number of bytes in the receiver's port at any time.
     pub peak: u32,
-    /// The counters.
+    /// The counters of the receiver and its port.
     #[serde(flatten)]
     pub counts: Counts,
 }
@@ -190,7 +190,8 @@ impl Connection {
     }
 }
 
-/// Runs one case.
+/// Runs the study for one distribution of message sizes and one number of senders. Returns the
+/// results.
 fn case(common: &Common, options: &Options, sizes: Sizes, senders: usize) -> Line {
     let setup = common.setup(senders, options.bits, options.buffer, Parameters::default());
     let mut simulation = Simulation::new(setup.clone());

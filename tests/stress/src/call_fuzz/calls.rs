@@ -15,7 +15,7 @@ use guest::prelude::*;
 
 macro_rules! kinds {
     ($($name:ident)*) => {
-        /// The kinds of calls.
+        /// The kinds of system calls that the fuzzer makes.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Kind { $(
             #[allow(missing_docs)]
@@ -23,7 +23,7 @@ macro_rules! kinds {
         )* }
 
         impl Kind {
-            /// All kinds.
+            /// All kinds of calls.
             pub const ALL: [Kind; [$(Kind::$name),*].len()] = [$(Kind::$name),*];
         }
     };
@@ -57,7 +57,7 @@ pub struct Common {
     pub own: Address,
     /// Addresses to use in calls.
     pub addresses: Vec<Address>,
-    /// The counters.
+    /// The counters of calls, which all processes share.
     pub tally: &'static Tally,
 }
 

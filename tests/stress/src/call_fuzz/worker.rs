@@ -24,13 +24,13 @@ const ALARM: i64 = 3_000;
 pub struct Orders<'a> {
     /// The host on which the worker makes sockets.
     pub host: &'a Host,
-    /// The host to talk to.
+    /// The other host, to which the worker's sockets send and connect.
     pub other: &'a Host,
     /// The seed, which determines the worker's calls.
     pub seed: u64,
     /// Both ends of the Unix socket pair that all workers share.
     pub post: [c_int; 2],
-    /// The counters.
+    /// The counters of calls, which all workers share.
     pub tally: &'static Tally,
 }
 
@@ -163,7 +163,7 @@ fn ring(mut caller: Caller<'_>) -> Result<()> {
         for completion in ring.completion() {
             common.tally.end(Kind::Uring, is_good(&completion));
         }
-        // Now and then, or if the submission queue is full, cancels all operations that sleep.
+        // Cancel all sleeping operations now and then, and whenever the submission queue is full.
         if !pushed || rng.u8(..8) == 0 {
             let all = types::CancelBuilder::any();
             let _ = ring.submitter().register_sync_cancel(None, all);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The attacks.
+//! The attacks on a host, each with the bounds that the measured figures must keep.
 
 use super::dialer::{address, Dialed};
 use super::flood::{cost, during, wire};
@@ -205,7 +205,8 @@ pub const STRAYS: Attack = Attack {
     bounds: bounds(6_000.0, 0.8, 0.0, ""),
 };
 
-/// Sends packets with wrong numbers to a, in b's name, for the connection between a and b.
+/// Sends packets with guessed sequence and acknowledgement numbers to a, in b's name, for the
+/// connection between a and b.
 fn forged(lab: &Lab, flags: u8) -> Result<Figures> {
     let listener = lab.a.esp_listener(PORT, 16)?;
     let client = lab.b.esp_connected(&lab.b.to(&lab.a, PORT))?;
@@ -215,7 +216,7 @@ fn forged(lab: &Lab, flags: u8) -> Result<Figures> {
     let mut make = |number: u64| {
         let header = EspHeader {
             sequence: (number as u16).wrapping_mul(251),
-            // One packet in 65536 has both numbers right. Such a packet can only end this
+            // In one packet of 65536, both numbers are right. Such a packet can only end this
             // connection, which is not the measured one.
             acknowledgement: (number as u16).wrapping_mul(509) ^ 0x5555,
             ..EspHeader::new(source, PORT, flags)
@@ -225,14 +226,14 @@ fn forged(lab: &Lab, flags: u8) -> Result<Figures> {
     beside_a_stream(lab, &mut make)
 }
 
-/// Acknowledgements with guessed numbers.
+/// An attack by acknowledgements whose sequence and acknowledgement numbers are guessed.
 pub const FORGED: Attack = Attack {
     what: "guessed acknowledgements for a connection",
     make: |lab| forged(lab, flag::ACK),
     bounds: bounds(2_000.0, 0.85, 0.0, ""),
 };
 
-/// Retransmission requests with guessed numbers.
+/// An attack by retransmission requests whose sequence and acknowledgement numbers are guessed.
 pub const GUESSED_REQUESTS: Attack = Attack {
     what: "guessed retransmission requests for a connection",
     make: |lab| forged(lab, flag::ACK | flag::RRQ),

@@ -32,7 +32,7 @@ pub enum Aim {
     Free,
 }
 
-/// One of a packet's two numbers.
+/// One of the two numbers of a packet that the attacker has to guess.
 #[derive(Clone, Copy)]
 enum Number {
     Sequence,

@@ -69,12 +69,12 @@ impl Dialed {
         Ok(dialed)
     }
 
-    /// Encodes a frame of the connection with the next numbers.
+    /// Encodes a frame of the connection, with the next sequence number and acknowledgement number.
     pub fn frame(&self, flags: u8, payload: &[u8]) -> Vec<u8> {
         self.frame_of(&self.header(flags, payload.len() as u16), payload)
     }
 
-    /// Makes the header of a packet with the next numbers.
+    /// Makes the header of a packet, with the next sequence number and acknowledgement number.
     pub fn header(&self, flags: u8, length: u16) -> EspHeader {
         EspHeader {
             source: self.port,

@@ -30,9 +30,9 @@ pub struct Figures {
 /// The bounds of an attack's figures.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// The largest cost, in instructions per frame.
+    /// The largest cost of one frame, in instructions.
     pub cost: f64,
-    /// The smallest share, from 0 to 1.
+    /// The smallest share of a stream's goodput that must remain during the attack, from 0 to 1.
     pub share: f64,
     /// The largest amount that the host may hold or send.
     pub held: f64,

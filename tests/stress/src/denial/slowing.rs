@@ -2,13 +2,14 @@
 
 //! Attacks by forged packets on a stream that is sending. Each attack measures a share: the
 //! stream's goodput during the attack, divided by its goodput during an equal flood to another
-//! station. The attacker guesses the packets' numbers: each number runs through all of its values.
+//! station. The attacker guesses the sequence number and the acknowledgement number of each packet.
+//! Over the packets, both numbers run through all of their values.
 
 use super::flood::{during_at, wire};
 use super::victim::{goodput, stream};
 use guest::prelude::*;
 
-/// Forged frames per second.
+/// Number of forged frames that an attack sends per second.
 pub const RATE: u64 = 20_000;
 /// The smallest share of a stream's goodput that must remain.
 pub const LEAST: f64 = 0.9;
@@ -60,7 +61,8 @@ pub const ALL: &[Slowing] = &[
     to_sender("SYNs for the sender", flag::SYN, 0),
 ];
 
-/// Number of transfers in a measurement, and number of measurements with and without the attack.
+/// Number of transfers in one measurement, and number of pairs of measurements: one during a flood
+/// to another station, and one during the attack.
 const TRANSFERS: usize = 2;
 const TURNS: usize = 5;
 /// A stream that makes no progress for this long counts as broken.

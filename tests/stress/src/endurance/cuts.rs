@@ -101,7 +101,8 @@ struct State {
     cuts: u64,
     /// Whether the present cut is a long one; `None` while the link works.
     now: Option<bool>,
-    /// Two times: when the last cut of any length ended, and when the last long cut ended.
+    /// Two times: when the most recent cut of any length ended, and when the most recent long cut
+    /// ended.
     ended: [Option<Instant>; 2],
 }
 

@@ -27,7 +27,7 @@ pub enum Kind {
     Crowd,
     /// A connection that is closed at once, reset at once, or closed after a message.
     Storm,
-    /// Datagrams.
+    /// Datagrams, and answers to them.
     Datagrams,
 }
 
@@ -75,13 +75,13 @@ impl Road<'_> {
 /// The state that all lanes share.
 #[derive(Debug)]
 pub struct Client<'a> {
-    /// The hosts.
+    /// The client's host and the server's address.
     pub road: Road<'a>,
     /// The seed. It determines the actions of the sessions, but not their times.
     pub seed: u64,
-    /// The counters.
+    /// The counters of all traffic.
     pub ledger: &'a Ledger,
-    /// The broken connections.
+    /// The broken connections, counted by errno.
     pub breaks: &'a Breaks,
     /// The history of the link's cuts.
     pub weather: &'a Weather,

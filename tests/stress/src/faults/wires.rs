@@ -50,11 +50,11 @@ const fn losing(name: &'static str, loss: f64) -> Wire {
     }
 }
 
-/// No faults.
+/// A wire without faults.
 pub const CLEAN: Wire = losing("clean", 0.0);
-/// 30 % of the frames are lost.
+/// A wire that loses 30 % of the frames.
 pub const LOSS_30: Wire = losing("loss 30 %", 0.3);
-/// Reordered and duplicated frames.
+/// A wire that reorders and duplicates frames.
 pub const TWICE_AND_LATE: Wire = Wire {
     name: "twice and late",
     faults: Faults {
@@ -63,7 +63,7 @@ pub const TWICE_AND_LATE: Wire = Wire {
         ..Faults::NONE
     },
 };
-/// All faults at once, on a slow wire with jitter.
+/// A slow wire with jitter that has all faults at once.
 pub const ALL_AT_ONCE: Wire = Wire {
     name: "all at once",
     faults: Faults {
@@ -125,7 +125,7 @@ impl Wire {
         ALL_AT_ONCE,
     ];
 
-    /// Returns the directions to test.
+    /// Returns the directions in which the wire's faults are tested.
     pub fn ways(&self) -> &'static [Way] {
         if self.name == CLEAN.name {
             &[Way::Both]

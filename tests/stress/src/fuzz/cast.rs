@@ -25,7 +25,7 @@ struct End {
     life: u32,
 }
 
-/// The programs.
+/// The programs on both hosts, and their sockets.
 #[derive(Debug)]
 pub struct Cast<'a> {
     world: &'a World,

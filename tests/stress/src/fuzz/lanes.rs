@@ -41,7 +41,7 @@ impl Lane {
     }
 }
 
-/// The sockets that send the frames.
+/// The packet sockets through which the fuzzer sends frames.
 #[derive(Debug)]
 pub struct Lanes {
     /// The sockets at the wire's two ends: the one connected to host a, and the one connected to

@@ -20,7 +20,7 @@ pub enum Mutation {
     Sequence,
     /// A changed acknowledgement number.
     Acknowledgement,
-    /// A random packet whose numbers are right or nearly right.
+    /// A random packet whose sequence and acknowledgement numbers are right or nearly right.
     Forged,
     /// Changed ports.
     Ports,
@@ -57,7 +57,7 @@ pub enum Mutation {
 }
 
 impl Mutation {
-    /// All kinds.
+    /// All ways to make a frame hostile.
     pub const ALL: [Self; 21] = [
         Self::Flags,
         Self::Length,
@@ -94,12 +94,12 @@ impl Mutation {
     }
 }
 
-/// The numbers with which a receiver would accept a packet.
+/// The sequence and acknowledgement numbers with which a receiver would accept a packet.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Numbers {
     /// The sequence number that the receiver expects next.
     pub sequence: u16,
-    /// The sequence number that follows the last packet that the receiver has sent.
+    /// The sequence number that follows the most recent packet that the receiver has sent.
     pub acknowledgement: u16,
 }
 
@@ -170,8 +170,8 @@ fn address(other: [u8; 6], rng: &mut Rng) -> [u8; 6] {
     }
 }
 
-/// Applies `kind` to `frame`. `numbers` are the numbers with which the receiver would accept
-/// `frame`.
+/// Applies `kind` to `frame`. `numbers` are the sequence and acknowledgement numbers with which the
+/// receiver would accept `frame`.
 pub fn mutate(kind: Mutation, frame: &mut Vec<u8>, numbers: Numbers, rng: &mut Rng) {
     match kind {
         Mutation::Flags => {
@@ -284,7 +284,8 @@ pub fn mutate(kind: Mutation, frame: &mut Vec<u8>, numbers: Numbers, rng: &mut R
     }
 }
 
-/// Makes a packet with random flags and a random length, whose numbers are right or nearly right.
+/// Makes a packet with random flags and a random length, whose sequence and acknowledgement numbers
+/// are right or nearly right.
 fn forge(frame: &mut Vec<u8>, numbers: Numbers, rng: &mut Rng) {
     let Some(header) = EspHeader::of_frame(frame) else {
         return mutate(Mutation::Payload, frame, numbers, rng);

@@ -80,7 +80,7 @@ fn label(last: u16) -> Vec<u8> {
 }
 
 impl Wrap {
-    /// All kinds.
+    /// All kinds of headers around a frame.
     pub const ALL: [Self; 7] = [
         Self::Bare,
         Self::Vlan,
@@ -91,7 +91,7 @@ impl Wrap {
         Self::Gretap,
     ];
 
-    /// Returns a random kind; in half of the cases [`Self::Bare`].
+    /// Returns a random kind of headers; in half of the cases [`Self::Bare`].
     pub fn any(rng: &mut Rng) -> Self {
         match rng.bool() {
             true => Self::Bare,
@@ -99,7 +99,7 @@ impl Wrap {
         }
     }
 
-    /// Returns a random kind except [`Self::Bare`].
+    /// Returns a random kind of headers except [`Self::Bare`].
     pub fn around_something(rng: &mut Rng) -> Self {
         Self::ALL[rng.usize(1..Self::ALL.len())]
     }

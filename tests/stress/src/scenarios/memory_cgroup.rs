@@ -112,10 +112,10 @@ type Kept = Vec<Box<dyn Any>>;
 /// A call that takes memory.
 struct Trial {
     what: &'static str,
-    /// The number of calls.
+    /// How many times the call is made.
     count: u16,
-    /// Bytes of each call that the group is not charged for. `docs/security.md` says what limits
-    /// them instead.
+    /// The number of bytes that each call takes without a charge to the group. `docs/security.md`
+    /// says what limits them instead.
     uncharged: i64,
     call: fn(&Lab, u16) -> Result<Kept>,
 }

@@ -9,7 +9,7 @@ use anyhow::Error;
 
 use guest::prelude::*;
 
-/// Counters, and unexpected errors.
+/// The counters of all traffic, and its unexpected errors.
 #[derive(Debug, Default)]
 pub struct Ledger {
     /// Number of bytes received and found correct.

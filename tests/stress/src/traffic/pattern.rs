@@ -9,12 +9,12 @@ use guest::prelude::*;
 
 const BLOCK: usize = 4096;
 
-/// The rest of the pattern, from a position on.
+/// An endless byte pattern, and how far it has been generated.
 #[derive(Debug)]
 pub struct Pattern {
     rng: Rng,
     block: Vec<u8>,
-    /// The present position in the block.
+    /// The index, in `block`, of the pattern's next byte.
     at: usize,
     passed: u64,
 }
