@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! A page of a program's memory that stays missing until the program supplies it. Until then, a
-//! call that copies to the page sleeps, and keeps the locks that it holds.
+//! Maps a page of a program's memory that stays missing until the program supplies it. Until then,
+//! a call that copies to the page sleeps, and keeps the locks that it holds.
 
 use std::fs::File;
 use std::io::Error;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Names that most scenarios use.
+//! Re-exports the names that most scenarios use.
 
 pub use std::fs::{self, File};
 pub use std::os::fd::AsRawFd;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
 //! The wire between two hosts: a switch that forwards frames between two devices. It can lose,
-//! duplicate, reorder, damage, delay or withhold them in either direction, driven by a seeded
-//! random generator.
+//! duplicate, reorder, damage, delay or withhold frames in either direction. A seeded random
+//! generator decides the fate of each frame.
 //!
 //! Unless its checksum is switched on, ESP relies on Ethernet's frame check sequence, which a veth
 //! pair lacks. So the relay emulates the check. It takes the CRC-32 of every frame, and damages

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Socket calls as the kernel offers them: no call is retried, and an error is the call's errno.
+//! Makes socket calls as the kernel offers them: no call is retried, and an error is the call's
+//! errno.
 
 use std::io::{Error, Result};
 use std::mem::{size_of, zeroed};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Behaviours (tests that run over both UDP and EDP) of datagram sockets.
+//! Lists the behaviours of datagram sockets. A behaviour is a test that runs over both UDP and EDP.
 
 mod amounts;
 mod calls;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! `epoll(7)`, `select(2)` and `ppoll(2)` on sockets.
+//! Calls `epoll(7)`, `select(2)` and `ppoll(2)` for sockets, and adds the results to a trace.
 
 use std::io::Result;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Deliberate differences between TCP and mapped sockets over ESP; `docs/sockets.md` gives the
-//! reasons.
+//! Lists the deliberate differences between TCP and mapped sockets over ESP; `docs/sockets.md`
+//! gives the reasons.
 
 use super::Difference;
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Names that most behaviours use.
+//! Re-exports the names that most behaviours use. A behaviour is a test that runs over two
+//! protocols.
 
 pub use guest::asleep::{asleep, crowd};
 pub use guest::prelude::*;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Behaviours of records. Records of ESP (`SOCK_SEQPACKET` sockets) are compared with records of
-//! `AF_UNIX`, and also with messages of SCTP.
+//! Tests records of ESP (`SOCK_SEQPACKET` sockets). The results are compared with those of records
+//! of `AF_UNIX`, and also with those of messages of SCTP.
 
 use super::moments::await_poll;
 use super::{events_text, Family};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! A second wire between the hosts of a lab.
+//! Makes a second wire between the hosts of a lab.
 
 use std::net::Ipv4Addr;
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! One side of a comparison, which makes sockets and addresses of its family on the lab's two
-//! hosts.
+//! Makes the sockets and addresses of one side of a comparison. A side is one family of protocols
+//! on the lab's two hosts.
 
 use anyhow::{Context, Result};
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Signals that interrupt calls, and signals that report readiness.
+//! Interrupts calls by signals, and records the signals by which a socket reports that it is ready.
 
 use std::collections::BTreeSet;
 use std::io::Result;

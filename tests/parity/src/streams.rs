@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Behaviours (tests that run over both TCP and ESP) of streams.
+//! Lists the behaviours of streams. A behaviour is a test that runs over both TCP and ESP.
 
 mod accepting;
 mod amounts;

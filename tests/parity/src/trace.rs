@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The results that a program saw, as text for comparison.
+//! Records, as text, the results that a program saw, so that two runs can be compared.
 
 use std::cell::RefCell;
 use std::io;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! A model of a processor's data caches: two set-associative levels with LRU replacement.
+//! Models a processor's data caches: two set-associative levels with LRU replacement.
 //!
 //! A store that misses allocates its line, like a load. Evictions cost nothing, there is no
 //! prefetching, and instruction fetches are not modelled.

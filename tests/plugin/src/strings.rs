@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The repeated string instructions of a guest, each with its number of steps.
+//! Counts the steps of each repeated string instruction of a guest.
 
 use std::collections::HashMap;
 

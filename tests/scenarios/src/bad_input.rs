@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Mistakes of programs, and the errno of each. The mistaken call fails, and the socket still
+//! Tests mistakes of programs. The mistaken call fails with the right errno, and the socket still
 //! works.
 
 use guest::address::{SO_MTU, SO_STATS};

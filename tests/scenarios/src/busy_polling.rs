@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! `SO_BUSY_POLL`: a reader receives frames from the device itself.
+//! Tests `SO_BUSY_POLL`: a reader receives frames from the device itself.
 
 use guest::device::await_carrier;
 use guest::prelude::*;

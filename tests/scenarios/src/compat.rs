@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The calls of 32-bit programs on a 64-bit kernel, compared with the calls of 64-bit programs.
+//! Compares the calls of 32-bit programs on a 64-bit kernel with the calls of 64-bit programs.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

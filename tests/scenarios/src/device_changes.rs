@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Devices that go down and up, are renamed, get another address or type, or are removed, while
-//! sockets in every state use them.
+//! Tests devices that go down and up, are renamed, get another address or type, or are removed,
+//! while sockets in every state use them.
 
 use guest::asleep;
 use guest::device::{await_carrier, gone};

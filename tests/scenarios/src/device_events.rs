@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The kernel's notifications about devices: repeated notifications, and the cost of a
+//! Tests the kernel's notifications about devices: repeated notifications, and the cost of a
 //! notification.
 
 use std::mem::zeroed;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Stacked devices as endpoints: VLANs, bonds, bridges, macvlans. None of these devices has an IP
-//! address.
+//! Tests stacked devices as endpoints: VLANs, bonds, bridges, macvlans. None of these devices has
+//! an IP address.
 
 use guest::bpf;
 use guest::device::await_carrier;

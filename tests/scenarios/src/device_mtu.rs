@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Devices whose MTU changes while sockets use them.
+//! Tests devices whose MTU changes while sockets use them.
 
 use guest::frame::ESP_HEADERS;
 use guest::harness::ensure_largest_payload;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Devices that move between namespaces, and namespaces that end, while sockets use them.
+//! Tests devices that move between namespaces, and namespaces that end, while sockets use them.
 
 use nix::sys::signal::{kill, Signal};
 

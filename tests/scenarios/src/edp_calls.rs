@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The socket calls on EDP: sending, receiving, waiting, options.
+//! Tests the socket calls on EDP: sending, receiving, waiting, options.
 
 use sockaddr_en::EdpStats;
 

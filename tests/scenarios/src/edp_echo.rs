@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Echo requests to EDP port 0, sent by packet sockets and by EDP sockets.
+//! Tests echo requests to EDP port 0, which packet sockets and EDP sockets send.
 
 use guest::frame::edp;
 use guest::lab::EDP_MAX;

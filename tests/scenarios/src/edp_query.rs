@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Capability queries to EDP's port 0: a host announces its limits, and its peers respect them.
+//! Tests capability queries to EDP's port 0: a host announces its limits, and its peers respect
+//! them.
 
 use sockaddr_en::Capabilities;
 

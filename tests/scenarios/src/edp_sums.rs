@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Datagrams with a checksum.
+//! Tests datagrams with a checksum.
 
 use guest::address::{EDP_SO_CHECKSUM, SO_MTU};
 use guest::frame::{edp, edp_summed};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! EZDP: EDP whose sends do not copy.
+//! Tests EZDP, which is EDP whose sends do not copy.
 
 use guest::address::{EDP_SO_CHECKSUM, EPPROTO_EZDP, EP_SO_ZEROCOPY, SO_MTU};
 use guest::prelude::*;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Streams in encapsulated frames: tunnels, labels, tags. Each encapsulation runs over a device
-//! that segments everything, over one with the offloads of common cards, and over one without
-//! offloads.
+//! Tests streams in encapsulated frames: tunnels, labels, tags. Each encapsulation runs over a
+//! device that segments everything, over one with the offloads of common cards, and over one
+//! without offloads.
 
 use guest::harness::remark;
 use guest::patience::factor;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! `enet run`, which maps the sockets of unchanged programs, and the rules that decide whether ESP
-//! may carry a connection.
+//! Tests `enet run`, which maps the sockets of unchanged programs, and the rules that decide
+//! whether ESP may carry a connection.
 
 use std::path::Path;
 

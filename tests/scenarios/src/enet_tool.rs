@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The program `enet`: its lists, counters and metrics, and the faults that `enet ping` diagnoses.
+//! Tests the program `enet`: its lists, counters and metrics, and the faults that `enet ping`
+//! diagnoses.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;

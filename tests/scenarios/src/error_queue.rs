@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The error queue, in which a queueing discipline reports each packet that it did not send in
-//! time.
+//! Tests the error queue, in which a queueing discipline reports each packet that it did not send
+//! in time.
 
 use guest::control::{receive_with_control, Control};
 use guest::harness::remark;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Bulk transfers over ESP: between programs, in messages of every size, both ways at once, to slow
-//! readers.
+//! Tests bulk transfers over ESP: between programs, in messages of every size, both ways at once,
+//! to slow readers.
 
 use sha2::{Digest, Sha256};
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The socket calls on an ESP connection: flags, vectors, time limits, readiness, options, ioctls.
+//! Tests the socket calls on an ESP connection: flags, vectors, time limits, readiness, options,
+//! ioctls.
 
 use sockaddr_en::EspStats;
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Checksums of ESP packets: how the ends agree on them, where they are computed and validated, and
-//! which damage they detect.
+//! Tests checksums of ESP packets: how the ends agree on them, where they are computed and
+//! validated, and which damage they detect.
 
 use super::esp_cookies::await_cookies;
 use std::collections::BTreeMap;

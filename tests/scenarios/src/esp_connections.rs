@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Beginnings and ends of ESP connections.
+//! Tests the beginnings and ends of ESP connections.
 
 use guest::meminfo::kib;
 use guest::prelude::*;

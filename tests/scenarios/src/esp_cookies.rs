@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! SYN cookies: floods of SYNs, and clients that are slow to send their first data.
+//! Tests SYN cookies: floods of SYNs, and clients that are slow to send their first data.
 
 use guest::prelude::*;
 use guest::station;

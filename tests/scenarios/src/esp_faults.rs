@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! ESP over wires that lose, duplicate, reorder, delay and damage frames.
+//! Tests ESP over wires that lose, duplicate, reorder, delay and damage frames.
 
 use guest::prelude::*;
 use guest::relay::{Faults, Mode};

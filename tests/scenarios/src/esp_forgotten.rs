@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Connections of which only one end is left: the other host was restarted, or has closed its end.
+//! Tests connections of which only one end is left: the other host was restarted, or has closed its
+//! end.
 
 use guest::prelude::*;
 use guest::station::Station;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Windows that receivers grant to senders. A host whose window is set to a fixed value neither
-//! grants windows nor uses granted ones.
+//! Tests windows that receivers grant to senders. A host whose window is set to a fixed value
+//! neither grants windows nor uses granted ones.
 
 use guest::lab::ESP_MSS;
 use guest::prelude::*;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The options of SYN and SYN|ACK: the largest payload and the window.
+//! Tests the options of SYN and SYN|ACK: the largest payload and the window.
 
 use std::process::Child;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Records of ESP (`SOCK_SEQPACKET`): each receive call returns the bytes of one send call,
+//! Tests records of ESP (`SOCK_SEQPACKET`): each receive call returns the bytes of one send call,
 //! whatever happens on the way.
 
 use fastrand::Rng;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Selective retransmission: the receiver keeps the packets that follow a missing packet, and
+//! Tests selective retransmission: the receiver keeps the packets that follow a missing packet, and
 //! charges them to the socket. Its requests name the missing packets.
 
 use guest::prelude::*;

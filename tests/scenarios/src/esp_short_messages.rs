@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Short messages that join a packet waiting for the window, or that are received into a partly
-//! unmapped buffer. The module copies messages of at most 64 bytes through the stack.
+//! Tests short messages that join a packet waiting for the window, or that are received into a
+//! partly unmapped buffer. The module copies messages of at most 64 bytes through the stack.
 
 use guest::lab::ESP_MSS;
 use guest::prelude::*;

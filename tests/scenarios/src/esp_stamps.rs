@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Transmit time stamps of ESP, in cases that have no counterpart in the kernel's own protocols.
+//! Tests transmit time stamps of ESP, in cases that have no counterpart in the kernel's own
+//! protocols.
 
 use guest::socket::meminfo::RMEM_ALLOC;
 use io_uring::{opcode, types::Fd};

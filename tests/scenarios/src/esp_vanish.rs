@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Peers that vanish, or only seem to vanish.
+//! Tests connections whose peer vanishes, or only seems to vanish.
 
 use guest::address::ESP_SO_USER_TIMEOUT;
 use guest::patience::factor;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Flow control by the receiver, whose ACK queue gives senders turns to send. Some senders fall
-//! silent, and some readers sleep.
+//! Tests flow control by the receiver, whose ACK queue gives senders turns to send. Some senders
+//! fall silent, and some readers sleep.
 //!
 //! These scenarios run where the guest's clock counts instructions, so that they can check times,
 //! too.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Frames that no honest station sends. They are counted and dropped, and do not affect other
-//! sockets.
+//! Tests frames that no honest station sends. The module counts and drops them, and they do not
+//! affect other sockets.
 
 use fastrand::Rng;
 

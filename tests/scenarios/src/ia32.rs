@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! System calls as a 32-bit x86 program makes them: `int 0x80`, with pointers and `long`s of 4
-//! bytes.
+//! Makes system calls as a 32-bit x86 program makes them: `int 0x80`, with pointers and `long`s of
+//! 4 bytes.
 //!
 //! The kernel takes the interrupt from 64-bit programs too, and treats the call as a 32-bit one.
 //! All memory that such a call refers to is in a [`Room`] below 2 GiB.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Isolation of namespaces: a host sees only its own devices, ports and traffic.
+//! Tests the isolation of namespaces: a host sees only its own devices, ports and traffic.
 
 use guest::frame::ETH_P_ALL;
 use guest::prelude::*;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Limits of GRO: packets of different VLANs or tunnels are not merged, although their ports,
-//! sequence numbers and outer Ethernet addresses match.
+//! Tests the limits of GRO: packets of different VLANs or tunnels are not merged, although their
+//! ports, sequence numbers and outer Ethernet addresses match.
 
 use guest::frame::{ipv4, PacketSocket};
 use guest::prelude::*;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Packets of a device with a large MTU. A window of such packets takes more memory than a buffer's
-//! limit.
+//! Tests packets of a device with a large MTU. A window of such packets takes more memory than a
+//! buffer's limit.
 
 use guest::held_page::{HeldPage, PAGE};
 use guest::prelude::*;

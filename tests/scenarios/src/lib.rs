@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Scenarios that show, by real system calls, how the kernel module behaves,
-//! one file per theme.
+//! Tests the kernel module by real system calls. Each file has the scenarios of one theme.
 //!
 //! Behaviours that are compared with TCP's are in `tests/parity`; load, faults and attacks are in
 //! `tests/stress`.

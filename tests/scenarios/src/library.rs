@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The Rust library's typed sockets, used as any program would use them.
+//! Tests the Rust library's typed sockets, used as any program would use them.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::Shutdown;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Objects that outlive a call or a descriptor. They do not block a device's removal, and keep the
-//! module loaded as long as they need it.
+//! Tests objects that outlive a call or a descriptor. They do not block a device's removal, and
+//! keep the module loaded as long as they need it.
 
 use nix::mount::{mount, umount, MsFlags};
 

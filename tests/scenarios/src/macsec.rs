@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Both protocols over MACsec. They lack encryption and authentication, and MACsec adds both.
+//! Tests both protocols over MACsec, which adds the encryption and authentication that they lack.
 
 use guest::frame::ETH_P_ALL;
 use guest::prelude::*;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The manual pages name exactly what the module has: sysctls, counters, columns, parameters and
-//! trace events.
+//! Checks that the manual pages name exactly what the module has: sysctls, counters, columns,
+//! parameters and trace events.
 
 use std::collections::BTreeSet;
 

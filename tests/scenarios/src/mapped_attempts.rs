@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! How ESP's connection attempt for a mapped client ends, and which results the program gets. A
-//! mapped client is an `IPPROTO_ENET` socket, which ESP or TCP serves.
+//! Tests how ESP's connection attempt for a mapped client ends, and which results the program gets.
+//! A mapped client is an `IPPROTO_ENET` socket, which ESP or TCP serves.
 
 use std::os::fd::AsRawFd;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Buffers of mapped sockets: a send buffer that grows.
+//! Tests a send buffer of a mapped socket that grows while a writer waits for room.
 
 use guest::asleep::thread_id;
 use guest::mapped::{known, pair, MAPPED};

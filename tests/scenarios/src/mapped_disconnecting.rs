@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Mapped sockets that are disconnected while they connect.
+//! Tests mapped sockets that are disconnected while they connect.
 
 use guest::address::internet;
 use guest::asleep::asleep;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Mapped sockets (`IPPROTO_ENET`) whose connections ESP carries, and the fallbacks to TCP.
+//! Tests mapped sockets (`IPPROTO_ENET`) whose connections ESP carries, and the fallbacks to TCP.
 //! `tests/parity` compares their calls with TCP's.
 
 use guest::address::{internet, internet6, IPPROTO_ENET};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The first connection of a mapped socket to a host. `connect` waits, for a bounded time, until
-//! the host's Ethernet address is known and the host has answered a query.
+//! Tests the first connection of a mapped socket to a host. `connect` waits, for a bounded time,
+//! until the host's Ethernet address is known and the host has answered a query.
 //!
 //! The station `NOBODY` stands for 10.0.0.99 in host a's neighbour table. The station has no
 //! module, so its answers to queries are sent by the scenario.

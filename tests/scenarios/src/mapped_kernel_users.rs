@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Mapped sockets that the kernel itself uses for a block device. Memory reclaim may wait for the
-//! sends of such a socket.
+//! Tests mapped sockets that the kernel itself uses for a block device. Memory reclaim may wait for
+//! the sends of such a socket.
 
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;

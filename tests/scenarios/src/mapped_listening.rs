@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Mapped listeners: ESP listens only as long as TCP listens, whatever ends TCP's listener. Also
-//! tests wake-ups of `accept`, and SYNs whose bytes change while the server reads them.
+//! Tests mapped listeners: ESP listens only as long as TCP listens, whatever ends TCP's listener.
+//! Also tests wake-ups of `accept`, and SYNs whose bytes change while the server reads them.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Options of TCP and IP on mapped sockets. On a connection of ESP, some options are answered, and
-//! others make the socket fall back to TCP. Also tests `connect` with addresses of a different
-//! family.
+//! Tests options of TCP and IP on mapped sockets. On a connection of ESP, some options are
+//! answered, and others make the socket fall back to TCP. Also tests `connect` with addresses of a
+//! different family.
 
 use std::fs::File;
 use std::io::Write as _;

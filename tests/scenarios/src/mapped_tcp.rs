@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Mapped sockets (`IPPROTO_ENET`) whose connections TCP carries. `tests/parity` compares their
-//! calls with TCP's.
+//! Tests mapped sockets (`IPPROTO_ENET`) whose connections TCP carries. `tests/parity` compares
+//! their calls with TCP's.
 
 use guest::address::{internet, internet6, IPPROTO_ENET};
 use guest::mapped::{addresses, far6, stream};

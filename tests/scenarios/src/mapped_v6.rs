@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Mapped sockets that connect to neighbours by IPv6, at global, unique local and link-local
+//! Tests mapped sockets that connect to neighbours by IPv6, at global, unique local and link-local
 //! addresses.
 
 use std::net::Ipv6Addr;

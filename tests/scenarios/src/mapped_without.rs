@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Mapped sockets whose peers lack the module or lose it. The wire drops all of the module's
+//! Tests mapped sockets whose peers lack the module or lose it. The wire drops all of the module's
 //! frames, like a kernel without the module.
 //!
 //! These scenarios run where the guest's clock counts instructions, so that they can check times,

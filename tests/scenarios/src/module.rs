@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The module: loading, use, refusal to unload, unloading, parameters.
+//! Tests how the module is loaded, used and unloaded, when it refuses to unload, and its
+//! parameters.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! netgauge with many participants: it builds labs, measures in them, and removes them however the
-//! run ends. Also tests how netgauge reaches hosts by ssh; a different program stands in for ssh.
+//! Tests netgauge with many participants: it builds labs, measures in them, and removes them
+//! however the run ends. Also tests how netgauge reaches hosts by ssh; a different program stands
+//! in for ssh.
 
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;

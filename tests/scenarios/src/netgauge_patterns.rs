@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! netgauge's patterns for two hosts, and whether their results describe the path.
+//! Tests netgauge's patterns for two hosts, and whether their results describe the path.
 
 use std::collections::BTreeSet;
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Network cards: Intel's 82576 with several queues, as QEMU emulates it, with the stock driver
-//! igb; and virtio-net, the card of virtual machines, whose speed can be set.
+//! Tests network cards: Intel's 82576 with several queues, as QEMU emulates it, with the stock
+//! driver igb; and virtio-net, the card of virtual machines, whose speed can be set.
 
 use crate::receive_steering::{spread_over_four, steer};
 use guest::address::ESP_SO_CHECKSUM;

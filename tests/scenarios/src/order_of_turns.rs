@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The order of turns: a receiver's ACK queue decides which sender may send next. Short messages
-//! pass long ones, sockets with a priority come first, and hosts have equal shares.
+//! Tests the order in which a receiver's ACK queue lets senders send. A turn is the permission to
+//! send. Short messages pass long ones, sockets with a priority come first, and hosts have equal
+//! shares.
 //!
 //! These scenarios run where the guest's clock counts instructions, so that they can check times,
 //! too.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The lists of sockets in `/proc/net/edp` and `/proc/net/esp`.
+//! Tests the lists of sockets in `/proc/net/edp` and `/proc/net/esp`.
 
 use std::io::{Read, Seek};
 

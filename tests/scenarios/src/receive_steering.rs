@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Receive packet steering: a connection's hash chooses the processor that takes in its packets.
+//! Tests receive packet steering: a connection's hash chooses the processor that receives its
+//! packets.
 
 use guest::harness::growth;
 use guest::prelude::*;

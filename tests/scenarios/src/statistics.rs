@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The counters of `/proc/net/enet`, which must answer the question "why is it slow?".
+//! Tests the counters of `/proc/net/enet`, which must answer the question "why is it slow?".
 
 use std::collections::BTreeMap;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! `/proc/sys/esp/`: names, ranges, formats, rights, namespaces, and removal.
+//! Tests the files of `/proc/sys/esp/`: names, ranges, formats, rights, namespaces, and removal.
 
 use std::fs::read_to_string;
 use std::io;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The effects of `/proc/sys/esp/` on sockets. Some settings apply to open sockets, the others only
-//! to later ones.
+//! Tests the effects of `/proc/sys/esp/` on sockets. Some settings apply to open sockets, the
+//! others only to later ones.
 
 use fastrand::Rng;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Tracing: events of the system `enet`, and drop reasons of freed buffers.
+//! Tests trace events of the system `enet`, and drop reasons of freed buffers.
 
 use sockaddr_en::EspStats;
 

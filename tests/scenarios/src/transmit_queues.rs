@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Devices with several transmit queues, used directly and below other devices. Packets of one
-//! queue may overtake packets of another queue, so a stream keeps to one queue.
+//! Tests devices with several transmit queues, used directly and below other devices. Packets of
+//! one queue may overtake packets of another queue, so a stream keeps to one queue.
 
 use guest::harness::growth;
 use guest::prelude::*;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Tun and tap devices, whose frames a program writes byte for byte.
+//! Tests tun and tap devices, whose frames a program writes byte for byte.
 
 use guest::frame::{edp, EDP_HEADER};
 use guest::prelude::*;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Tap devices, by which hypervisors connect virtual machines to a network. On their way to the
-//! other host, frames pass through a program, or through `vhost-net`.
+//! Tests tap devices, by which hypervisors connect virtual machines to a network. On their way to
+//! the other host, frames pass through a program, or through `vhost-net`.
 
 use guest::prelude::*;
 use guest::tun::{Carries, Tun};

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Zero-copy sends under faults. Packets are lost, or the program's memory changes or is unmapped.
-//! The connection ends, the device's MTU shrinks, the device is removed, or the module is unloaded.
+//! Tests zero-copy sends under faults. Packets are lost, or the program's memory changes or is
+//! unmapped. The connection ends, the device's MTU shrinks, the device is removed, or the module is
+//! unloaded.
 
 use std::io::Write;
 use std::num::NonZeroUsize;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! How a simulated network differs from a network with equally fast links and one switch.
+//! Describes how a simulated network differs from a network with equally fast links and one switch.
 
 use esp::Nanos;
 use serde::Serialize;

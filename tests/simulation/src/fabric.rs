@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Hosts around one or two switches, simulated event by event.
+//! Simulates hosts around one or two switches, event by event.
 
 use esp::{Config, Nanos, Seq};
 use fastrand::Rng;

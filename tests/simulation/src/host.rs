@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! A host: connections that share one network card, as in the kernel module.
+//! Simulates a host: connections that share one network card, as in the kernel module.
 //!
 //! [`esp_testkit`] calls the protocol's engine for each connection. This module adds the timers,
 //! and the statistics that the studies need. A packet has no payload, only the position of its

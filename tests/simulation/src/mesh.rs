@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! A mesh of hosts that all send to each other. Each host receives through a port and an ACK queue
-//! of its own, and sends its data for all other hosts on one wire.
+//! Simulates a mesh of hosts that all send to each other. Each host receives through a port and an
+//! ACK queue of its own, and sends its data for all other hosts on one wire.
 
 use esp::{Nanos, State};
 

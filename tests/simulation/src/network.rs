@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Wires and switch ports. They compute the time at which the last bit of each frame leaves.
+//! Simulates wires and switch ports. They compute the time at which the last bit of each frame
+//! leaves.
 //!
 //! This needs no events, because a frame's departure time follows from the previous frame's. Times
 //! here are in picoseconds, because nanoseconds are too coarse: at 100 Gbit/s an acknowledgement

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Senders and one receiver around a switch, with their statistics.
+//! Simulates senders and one receiver around a switch, and counts what happens to their packets.
 
 use std::ops::{Deref, DerefMut};
 

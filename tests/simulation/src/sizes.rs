@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Published distributions of message sizes.
+//! Gives message sizes by published distributions.
 
 use clap::ValueEnum;
 use serde::Serialize;

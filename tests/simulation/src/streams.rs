@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Streams between any hosts. The senders always have data to send.
+//! Simulates streams between any hosts. The senders always have data to send.
 
 use esp::{Nanos, State};
 

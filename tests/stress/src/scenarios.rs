@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The scenarios, one file per theme.
+//! Lists the scenarios of this crate, one file per theme.
 
 mod call_fuzz;
 mod denial;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The cost of the kernel's functions that set and copy memory, in instructions per byte. `make
-//! bench` checks that none of these functions uses string instructions with steps of one byte. The
-//! emulator would count each of these steps as an instruction.
+//! Measures the cost of the kernel's functions that set and copy memory, in instructions per byte.
+//! `make bench` checks that none of these functions uses string instructions with steps of one
+//! byte. The emulator would count each of these steps as an instruction.
 //!
 //! Two calls differ only in the number of bytes that they set or copy. The difference of their
 //! costs is the figure. The guest's clock counts instructions, so a measured nanosecond is an

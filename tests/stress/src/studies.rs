@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The tables that `make scale` prints: the measured costs of many connections over ESP and over
-//! TCP.
+//! Prints the tables of `make scale`: the measured costs of many connections over ESP and over TCP.
 
 use std::collections::BTreeMap;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! A host: its sockets and network devices, and the order of the calls to the engine.
+//! Plays a host: has its sockets and network devices, and calls the engine in the right order.
 
 use std::collections::VecDeque;
 

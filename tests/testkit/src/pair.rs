@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Two hosts on a simulated wire, with virtual time that the test steps.
+//! Simulates two hosts on a wire, with virtual time that the test steps.
 //!
 //! Every packet on the wire of a [`Pair`] passes the fault rules, and is logged. It arrives as
 //! bytes, padded like an Ethernet frame.

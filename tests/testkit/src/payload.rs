@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The payload of packets.
+//! The payload of packets: real bytes, or only their position in a stream.
 
 use std::collections::VecDeque;
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! One end of a connection: the engine, the queues of a socket, and the events that a program sees.
+//! Plays one end of a connection: the engine, the queues of a socket, and the events that a program
+//! sees.
 //!
 //! Packets enter the engine only in [`Socket::on_packet`], and leave it only in [`Socket::poll`].
 

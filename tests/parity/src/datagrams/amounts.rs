@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Sizes of datagrams: datagrams that are too large, truncated, empty, in pieces, or in bad memory.
+//! Compares UDP and EDP with datagrams that are too large, truncated, empty, in several pieces, or
+//! in memory that is not mapped.
 
 use std::io::{IoSlice, IoSliceMut};
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Calls that pass many messages at once, calls that pass control data, and calls that a datagram
-//! socket refuses.
+//! Compares calls of UDP and EDP that pass many messages at once, calls that pass control data, and
+//! calls that a datagram socket refuses.
 
 use super::super::moments::deliver;
 use crate::prelude::*;

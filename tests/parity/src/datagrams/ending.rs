@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! `shutdown`, `close`, shared descriptors, and changes of a socket's name and peer.
+//! Compares UDP and EDP after `shutdown`, after `close`, with shared descriptors, and after changes
+//! of a socket's name or peer.
 
 use std::os::fd::AsFd;
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Datagram sockets used with files, pipes, `io_uring` and file calls.
+//! Compares datagram sockets of UDP and EDP that are used with files, pipes and `io_uring`, or by
+//! file calls.
 
 use std::io::Write;
 

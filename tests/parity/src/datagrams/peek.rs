@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Peeking at datagrams: `MSG_PEEK` and `SO_PEEK_OFF`.
+//! Compares how UDP and EDP peek at datagrams: `MSG_PEEK` and `SO_PEEK_OFF`.
 
 use super::super::moments::deliver;
 use crate::prelude::*;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Readiness of datagram sockets: `poll(2)`, `epoll(7)`, signals.
+//! Compares how UDP and EDP report that a socket is ready: `poll(2)`, `epoll(7)`, signals.
 
 use super::super::epoll::{events, Epoll};
 use super::super::moments::deliver;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Many threads and processes at one datagram socket.
+//! Compares UDP and EDP when many threads and processes use one socket.
 
 use super::super::sockets::waiting::receives_shut_down;
 use crate::prelude::*;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Datagram calls that wait: time limits, signals, and the events that wake them.
+//! Compares calls that wait over UDP and over EDP: their time limits, signals, and the events that
+//! wake them.
 
 use super::super::side::NOTHING;
 use super::super::signals::catch;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Datagrams sent without copying (`MSG_ZEROCOPY`), as UDP sends them.
+//! Compares datagrams that UDP and EDP send without copying (`MSG_ZEROCOPY`).
 
 use io_uring::{opcode, types::Fd};
 

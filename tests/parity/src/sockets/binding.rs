@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Binding: the sockets that may share a port, and the effects of `SO_REUSEADDR` and
-//! `SO_BINDTODEVICE`.
+//! Compares which sockets of each protocol may share a port, and what `SO_REUSEADDR` and
+//! `SO_BINDTODEVICE` do.
 
 use std::collections::BTreeSet;
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Socket filters: which bytes they see, which packets they pass, and how a program may replace a
-//! filter.
+//! Compares socket filters over each protocol: which bytes they see, which packets they pass, and
+//! how a program may replace a filter.
 
 use guest::socket::meminfo::DROPS;
 use libc::SOL_SOCKET;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! `ioctl(2)` and `fcntl(2)` on sockets, and what other system calls report about a socket's
-//! descriptor.
+//! Compares `ioctl(2)` and `fcntl(2)` on sockets of each protocol, and what other system calls
+//! report about a socket's descriptor.
 
 use libc::c_ulong;
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Options at the levels of TCP, IP and UDP, and options at the socket level that a protocol must
-//! implement itself.
+//! Compares options at the levels of TCP, IP and UDP, and options at the socket level that a
+//! protocol must implement itself.
 
 use libc::{IPPROTO_IP, IPPROTO_TCP, IPPROTO_UDP};
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Addresses that calls take and return: too short, too long, of another family, or in unmapped
-//! memory.
+//! Compares calls with addresses that are too short, too long, of another family, or in memory that
+//! is not mapped.
 
 use crate::prelude::*;
 use guest::raw_calls::{give_name, own_name_to_nowhere, take_name, Giving, Pointer, Taking};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Options of the socket level. Some can be set, and have certain values afterwards. Others are
-//! refused.
+//! Compares options at the socket level: whether each can be set, and which value it has
+//! afterwards.
 
 use libc::SOL_SOCKET;
 

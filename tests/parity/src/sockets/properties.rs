@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Options of a socket that report its kind, its network namespace, its device and its peer.
+//! Compares the options that report a socket's kind, its network namespace, its device and its
+//! peer.
 
 use libc::SOL_SOCKET;
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Calls that are refused: on the wrong kind of socket, in the wrong state, or with unknown
-//! numbers.
+//! Compares calls that the protocols refuse: on the wrong kind of socket, in the wrong state, or
+//! with unknown numbers.
 
 use crate::prelude::*;
 use guest::privilege::without_capabilities;

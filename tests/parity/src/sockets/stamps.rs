@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Time stamps of sent data (`SO_TIMESTAMPING`): the sender's reports, the bytes that they cover,
-//! and their order.
+//! Compares time stamps of sent data (`SO_TIMESTAMPING`): the reports that the sender gets, the
+//! bytes that they cover, and their order.
 
 use libc::SOL_SOCKET;
 

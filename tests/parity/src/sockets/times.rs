@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Information that a receiver can get in addition to the data: arrival time, number of lost
-//! packets, mark, priority and processor.
+//! Compares the information that a receiver can get in addition to the data: arrival time, number
+//! of lost packets, mark, priority and processor.
 
 use guest::socket::meminfo::DROPS;
 use std::time::{SystemTime, UNIX_EPOCH};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Queries that `io_uring` sends to a socket (`SOCKET_URING_OP_SIOCINQ`,
+//! Compares the answers to queries that `io_uring` sends to a socket (`SOCKET_URING_OP_SIOCINQ`,
 //! `SOCKET_URING_OP_SIOCOUTQ`).
 
 use io_uring::{opcode, types::Fd};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Calls that wait on a stream or a datagram socket: several calls at once, calls that a shutdown
-//! ends, and calls that a signal interrupts.
+//! Compares calls that wait on a stream or a datagram socket: several calls at once, calls that a
+//! shutdown ends, and calls that a signal interrupts.
 
 use super::super::events_text;
 use super::super::signals::{each_way, interrupted};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! `listen(2)` and `accept4(2)`.
+//! Compares `listen(2)` and `accept4(2)` over TCP and ESP.
 
 use crate::prelude::*;
 use guest::asleep::left_asleep;

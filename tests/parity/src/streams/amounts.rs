@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The number of bytes that a receive call takes: with `MSG_WAITALL`, with `MSG_TRUNC`, and with an
-//! empty buffer.
+//! Compares how many bytes a receive call takes over TCP and ESP: with `MSG_WAITALL`, with
+//! `MSG_TRUNC`, and with an empty buffer.
 
 use super::super::moments::send_apart;
 use crate::prelude::*;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! `close`: with all data read, with unread data, and with `SO_LINGER`.
+//! Compares `close` over TCP and ESP: with all data read, with unread data, and with `SO_LINGER`.
 
 use nix::sys::wait::WaitStatus;
 use nix::unistd::{pipe, read, write};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! `connect(2)`: without blocking, called again, after a failure, and with `AF_UNSPEC`, which
-//! disconnects.
+//! Compares `connect(2)` over TCP and ESP: without blocking, called again, after a failure, and
+//! with `AF_UNSPEC`, which disconnects.
 
 use super::super::side::NOTHING;
 use crate::prelude::*;

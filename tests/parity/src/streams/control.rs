@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Control data and `sendmsg` flags that streams support or ignore.
+//! Compares the control data and the flags of `sendmsg` that streams of TCP and ESP support or
+//! ignore.
 
 use super::super::moments::await_poll;
 use crate::prelude::*;

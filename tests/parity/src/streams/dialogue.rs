@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The plain dialogue of most programs: a question and its answer.
+//! Compares TCP and ESP in the dialogue of most programs: a question and its answer.
 
 use crate::prelude::*;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Signal-driven I/O: `F_SETOWN`, `F_SETSIG` and `O_ASYNC`.
+//! Compares signal-driven I/O over TCP and ESP: `F_SETOWN`, `F_SETSIG` and `O_ASYNC`.
 
 use super::super::signals::Driven;
 use super::waiting::small_stream;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! `epoll(7)` with level-triggered, edge-triggered, one-shot and exclusive entries, and with nested
-//! instances.
+//! Compares `epoll(7)` over TCP and ESP, with level-triggered, edge-triggered, one-shot and
+//! exclusive entries, and with nested instances.
 
 use super::super::epoll::{events, Epoll};
 use crate::prelude::*;

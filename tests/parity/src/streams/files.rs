@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! File calls on sockets, and asynchronous I/O by `io_submit`.
+//! Compares file calls on sockets of TCP and ESP, and asynchronous I/O by `io_submit`.
 
 use nix::sys::stat::fstat;
 use nix::unistd::{lseek, read, write, Whence};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! `shutdown` of one half, of both, and twice; and the calls that still work afterwards.
+//! Compares `shutdown` over TCP and ESP: of one half, of both, and twice. Also compares the calls
+//! that still work afterwards.
 
 use super::super::moments::send_apart;
 use crate::prelude::*;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The properties that an accepted socket inherits from its listener.
+//! Compares which properties an accepted socket of TCP or ESP inherits from its listener.
 
 use libc::SOL_SOCKET;
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Signals during a sleeping call, which then fails with `EINTR` or continues (`signal(7)`).
+//! Compares sleeping calls over TCP and ESP that a signal interrupts: each call fails with `EINTR`
+//! or continues (`signal(7)`).
 
 use super::super::signals::{catch, caught, each_way, interrupted};
 use super::waiting::small_stream;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The names of sockets in each state, and the reuse of sockets and ports.
+//! Compares the addresses that sockets of TCP and ESP report in each state, and the reuse of
+//! sockets and ports.
 
 use super::super::moments::await_poll;
 use super::super::side::NOTHING;

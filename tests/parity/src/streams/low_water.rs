@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! `SO_RCVLOWAT`, the number of bytes that must be queued for a stream to be readable; and
-//! `SO_SNDLOWAT`, which is fixed.
+//! Compares `SO_RCVLOWAT` over TCP and ESP, the number of bytes that must be queued for a stream to
+//! be readable. Also compares `SO_SNDLOWAT`, which is fixed.
 
 use super::super::epoll::{events, Epoll};
 use super::super::Shown;

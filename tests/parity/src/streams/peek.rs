@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Peeking at bytes: `MSG_PEEK` and `SO_PEEK_OFF`.
+//! Compares how TCP and ESP peek at bytes: `MSG_PEEK` and `SO_PEEK_OFF`.
 
 use super::super::moments::send_apart;
 use crate::prelude::*;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Kernel transfers between files, pipes and sockets: `sendfile`, `splice`, `tee`, `vmsplice`.
+//! Compares transfers that the kernel makes between files, pipes and sockets of TCP and ESP:
+//! `sendfile`, `splice`, `tee`, `vmsplice`.
 
 use std::io::{IoSlice, Read, Write};
 use std::os::fd::OwnedFd;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The events that `poll(2)` and `select(2)` report for a stream in each of its states.
+//! Compares the events that `poll(2)` and `select(2)` report for a stream of TCP or ESP in each of
+//! its states.
 
 use super::super::moments;
 use crate::prelude::*;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Records of streams: after a call with `MSG_EOR`, the bytes of the next call start a new packet.
+//! Compares how TCP and ESP keep records apart: after a call with `MSG_EOR`, the bytes of the next
+//! call start a new packet.
 
 use super::super::Family;
 use crate::prelude::*;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Connections that are reset, in every state.
+//! Compares connections of TCP and ESP that are reset, in every state.
 
 use super::super::moments::await_poll;
 use crate::prelude::*;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Room in the send buffer: when a stream becomes writable, and when that causes an edge.
+//! Compares when a stream of TCP or ESP becomes writable, because its send buffer has room again,
+//! and when that causes an edge.
 
 use super::super::epoll::{events, Epoll};
 use super::waiting::small_stream;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Several descriptors or threads that use one connection: `dup`, `fork`, `exec`, `SCM_RIGHTS`,
-//! threads.
+//! Compares connections of TCP and ESP that several descriptors, processes or threads use: `dup`,
+//! `fork`, `exec`, `SCM_RIGHTS`, threads.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, FromRawFd, OwnedFd};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Many threads and processes that use one stream.
+//! Compares TCP and ESP when many threads and processes use one stream.
 
 use super::super::sockets::waiting::receives_shut_down;
 use super::super::Shown;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Sending and receiving in states where they fail, and `SIGPIPE`.
+//! Compares sending and receiving over TCP and ESP in states in which the call fails, and
+//! `SIGPIPE`.
 
 use std::io::IoSlice;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Streams used with `io_uring`.
+//! Compares streams of TCP and ESP that are used with `io_uring`.
 
 use std::os::fd::{FromRawFd, OwnedFd};
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Many pieces, many messages, and unmapped memory.
+//! Compares calls over TCP and ESP with many pieces, with many messages, and with memory that is
+//! not mapped.
 
 use std::io::{IoSlice, IoSliceMut};
 

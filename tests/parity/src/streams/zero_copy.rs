@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Zero-copy sends (`MSG_ZEROCOPY`) and their completions, as TCP reports them.
+//! Compares zero-copy sends (`MSG_ZEROCOPY`) and their completions over TCP and ESP.
 
 use io_uring::{opcode, types::Fd};
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Random calls with random arguments, made by the threads of processes that are killed at random.
+//! Makes random calls with random arguments, in the threads of processes that are killed at random.
 //! Meanwhile devices go down and up, and the module is unloaded.
 
 mod arena;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Counters of calls. Their memory outlives the processes that make the calls.
+//! Counts calls in memory that outlives the processes that make the calls.
 
 use std::fmt::Write as _;
 use std::mem::size_of;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! A process that makes random calls from several threads until it is killed.
+//! Runs in a process of its own, and makes random calls from several threads until the process is
+//! killed.
 
 use std::sync::atomic::AtomicI32;
 

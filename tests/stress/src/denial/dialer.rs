@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! A station that opens connections to a host, and then misuses them.
+//! Plays a station that opens connections to a host, and then misuses them.
 
 use guest::prelude::*;
 

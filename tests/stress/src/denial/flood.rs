@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Floods of frames at a given rate, and the cost of each frame to the receiving host.
+//! Sends floods of frames at a given rate, and measures the cost of each frame to the receiving
+//! host.
 
 use std::sync::atomic::Ordering::Relaxed;
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The victims of an attack: the streams that the attack must not slow down, and the memory of a
-//! host.
+//! Measures the victims of an attack: the streams that the attack must not slow down, and the
+//! memory of a host.
 
 use guest::prelude::*;
 use guest::socket::meminfo::{BACKLOG, RCVBUF, RMEM_ALLOC, SNDBUF, WMEM_QUEUED};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The cuts of the link: when they happen, how long they last, and how they may affect a
+//! Cuts the link, and knows when the cuts happen, how long they last, and how they may affect a
 //! connection.
 
 use std::sync::{Mutex, MutexGuard};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Datagrams and their answers; either may be lost.
+//! Sends datagrams and answers them; a datagram or its answer may be lost.
 
 use std::sync::atomic::Ordering::Relaxed;
 

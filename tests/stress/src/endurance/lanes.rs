@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The client's side: lanes of traffic. Each lane is a thread that runs one session after the
+//! Makes the client's traffic in lanes. Each lane is a thread that runs one session after the
 //! other.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Mixed traffic between two hosts for any length of time, while the link between them is cut and
-//! restored at random.
+//! Makes mixed traffic between two hosts for any length of time, while the link between them is cut
+//! and restored at random.
 //!
 //! Every byte is checked. A connection may break only because of a cut. So its errno must be one
 //! that a cut causes, and it must break at a time at which a cut can be the reason. Afterwards no

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! One cell of the matrix: a kind of traffic over a faulty wire, with a watchdog.
+//! Runs one cell of the fault matrix: a kind of traffic over a faulty wire, with a watchdog.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The fault matrix: every kind of traffic over every kind of faulty wire. Each cell is a scenario.
+//! Runs the fault matrix: every kind of traffic over every kind of faulty wire. Each cell is a
+//! scenario.
 
 mod cell;
 mod traffic;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The kinds of traffic of the matrix. The client is host a, and the server is host b.
+//! Makes the kinds of traffic of the fault matrix. The client is host a, and the server is host b.
 
 use std::sync::atomic::Ordering::Relaxed;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The wires of the matrix.
+//! Lists the wires of the fault matrix, with their faults.
 
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Programs on both hosts that open, use and close connections independently, so that hostile
+//! Plays programs on both hosts that open, use and close connections independently, so that hostile
 //! frames meet sockets in every state. Failed calls are counted by errno; an unexpected errno fails
 //! the run.
 

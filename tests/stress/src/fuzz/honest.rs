@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! A host that behaves correctly. It talks to one of the attacked hosts, and none of its bytes may
-//! be lost or changed.
+//! Plays a host that behaves correctly. It talks to one of the attacked hosts, and none of its
+//! bytes may be lost or changed.
 
 use crate::fuzz::world::World;
 use guest::device::Device;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The lanes by which hostile frames reach a host. Each lane gives the host a different kind of
-//! packet buffer.
+//! Sends hostile frames to a host, by one of several lanes. Each lane gives the host a different
+//! kind of packet buffer.
 
 use std::io;
 

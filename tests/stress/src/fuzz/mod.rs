@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Hostile frames by the million: frames of valid conversations, changed on their way. They meet
+//! Sends millions of hostile frames: frames of valid conversations, changed on their way. They meet
 //! sockets in every state.
 //!
 //! Two hosts talk to each other, and all their frames pass through the fuzzer. A seed determines

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The changes that make a valid frame hostile.
+//! Changes valid frames so that they become hostile.
 
 use fastrand::Rng;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The figures of a run and their tables.
+//! Collects the figures of a run, and formats them as tables.
 
 use std::collections::BTreeMap;
 use std::fmt;

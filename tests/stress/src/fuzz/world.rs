@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The hosts and wires of the fuzzer. All frames of two hosts pass through the fuzzer. A third host
-//! must not be disturbed.
+//! Makes the hosts and wires of the fuzzer. All frames of two hosts pass through the fuzzer. A
+//! third host must not be disturbed.
 //!
 //! ```text
 //!  a eth0 === ap        wire (the fuzzer's packet sockets)

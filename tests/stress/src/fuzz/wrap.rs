@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Tags, labels and tunnels around a frame. Each kind leads to a separate device of the host.
+//! Adds and removes tags, labels and tunnels around a frame. Each kind leads to a separate device
+//! of the host.
 
 use fastrand::Rng;
 

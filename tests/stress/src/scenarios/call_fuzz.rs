@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Random calls with random arguments, from processes that are killed.
+//! Makes random calls with random arguments, from processes that are killed.
 
 use crate::call_fuzz::{run, Campaign};
 use guest::prelude::*;

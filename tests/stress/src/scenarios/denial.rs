@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Attacks from the same Ethernet. Each attack must stay within its bounds. `make dos` prints the
-//! figures.
+//! Makes attacks from the same Ethernet, and checks that each attack stays within its bounds. `make
+//! dos` prints the figures.
 
 use crate::denial::attacks::{
     ECHOES, EDP_NOBODY, EDP_UNREAD, FOREIGN_SYNS, FORGED, GUESSED_REQUESTS, MAPPED_SYNS, REQUESTS,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Mixed traffic over a link that is cut. `make endurance` runs it for an hour, between two guests.
+//! Makes mixed traffic over a link that is cut. `make endurance` runs it for an hour, between two
+//! guests.
 
 use crate::endurance::rehearse;
 use guest::prelude::*;

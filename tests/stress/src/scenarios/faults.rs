@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The cells of the fault matrix with the most faults at once. `make faults` runs the whole matrix.
+//! Runs the cells of the fault matrix that have the most faults at once. `make faults` runs the
+//! whole matrix.
 
 use crate::faults::{Cell, Traffic, Way, ALL_AT_ONCE, LOSS_30, TWICE_AND_LATE};
 use guest::harness::Scenario;

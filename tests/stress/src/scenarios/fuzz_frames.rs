@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Hostile frames made by a fuzzer; `make fuzz-frames` sends many more.
+//! Sends hostile frames that a fuzzer makes; `make fuzz-frames` sends many more.
 
 use crate::fuzz::{attack, Plan};
 use guest::prelude::*;

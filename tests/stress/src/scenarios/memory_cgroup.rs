@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Memory control groups: how much of the module's memory is charged to a group.
+//! Tests memory control groups: how much of the module's memory is charged to a group.
 
 use std::any::Any;
 use std::path::PathBuf;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Allocation failures in socket calls: every allocation of a call fails in turn.
+//! Tests allocation failures in socket calls: every allocation of a call fails in turn.
 
 use std::cell::Cell;
 use std::io;

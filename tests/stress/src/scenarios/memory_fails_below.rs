@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Allocation failures outside of socket calls: in new namespaces, when devices change, and when
-//! the module is loaded. Every allocation fails in turn.
+//! Tests allocation failures outside of socket calls: in new namespaces, when devices change, and
+//! when the module is loaded. Every allocation fails in turn.
 
 use std::io;
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Conversations in which every allocation of the module fails in turn: in calls, in the handling
-//! of received frames, and in timers.
+//! Tests conversations in which every allocation of the module fails in turn: in calls, in the
+//! handling of received frames, and in timers.
 
 use super::memory_fails::on_hosts;
 use guest::address::EDP_SO_CHECKSUM;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Many connections at once, many one after the other, and exhausted ports. Where possible, the
-//! results are compared with TCP's.
+//! Tests many connections at once, many one after the other, and exhausted ports. Where possible,
+//! the results are compared with TCP's.
 
 use std::collections::{BTreeMap, BTreeSet};
 

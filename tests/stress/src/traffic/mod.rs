@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Self-checking traffic: a server that executes the order in each connection's first bytes, and
-//! the server's clients.
+//! Makes traffic that checks itself. A server executes the order in each connection's first bytes,
+//! and clients send the orders.
 //!
 //! Every byte of every stream is compared with the expected one. The code here does not depend on
 //! the wire's faults.

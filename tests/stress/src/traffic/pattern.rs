@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! An endless byte pattern that both ends generate from a seed, so that every byte of a stream can
-//! be checked.
+//! Generates an endless byte pattern from a seed. Both ends generate it, so that every byte of a
+//! stream can be checked.
 
 use fastrand::Rng;
 
