@@ -23,11 +23,11 @@ enum Event {
     Begin(u8),
     /// A sender's socket gets a priority.
     Prefer(u8, u8),
-    /// The device receives a packet.
+    /// The device receives a packet, from any sender.
     Heard,
     /// Time passes, in microseconds.
     Wait(u16),
-    /// Time passes until the queue's deadline.
+    /// Time passes until the deadline of the ACK queue.
     Deadline,
 }
 

@@ -63,7 +63,7 @@ enum Kind {
 
 #[derive(Clone, Copy, Debug, Arbitrary)]
 enum Number {
-    /// The number that a correct packet has.
+    /// The sequence or acknowledgement number that a correct packet has.
     Due,
     Near(i8),
     Any(u16),
@@ -167,7 +167,7 @@ struct World {
     now: Nanos,
     /// The time at which the device last received a packet of another connection.
     last_device_rx: Nanos,
-    /// The peer's next number, once its SYN has been received.
+    /// The sequence number that the peer sends next, once its SYN has been received.
     expected: Option<Seq>,
     /// The sequence number that follows the highest one sent.
     high: Seq,
@@ -177,7 +177,7 @@ struct World {
     largest_grant: u16,
 }
 
-/// The payload of each packet.
+/// The payload of each packet, which is a single byte.
 const BYTE: Span = Span { first: 0, len: 1 };
 
 /// Maximum number of new packets that one cut makes.
@@ -277,7 +277,7 @@ impl World {
         }
     }
 
-    /// Cuts each packet of the queue, except for the first `keep`, in two.
+    /// Cuts every packet of the queue in two, except for the first `keep` packets.
     fn cut(&mut self, keep: usize) {
         let from = self.first_data().add(keep as u16);
         let skips = from.before(self.high);
@@ -410,7 +410,7 @@ impl World {
         if numbered && !header.seq.before(self.high) {
             assert_eq!(header.seq, self.high, "no number is left out");
             self.high = header.seq.add(1);
-            // A window allows this many packets from the last acknowledgement on.
+            // A window allows this many packets after the most recent acknowledgement.
             let config = self.socket.config;
             let granted = self.largest_grant.min(config.burst_length_max);
             let window = config.burst_length.max(granted).clamp(1, 0x7fff);

@@ -29,11 +29,11 @@ enum Event {
     Rest(u8),
     /// Lets this number of events happen: arrivals of packets and expiries of timers.
     Steps(u8),
-    /// Sets whether a program reads at once.
+    /// Sets whether the program of one side reads data as soon as they arrive.
     Reader(bool, bool),
-    /// Sets whether other connections have the turn.
+    /// Sets whether other connections have the turn, which permits their peers to send.
     Turn(bool, bool),
-    /// Makes later packets smaller by this amount.
+    /// Makes all later packets of one side smaller by this number of bytes.
     Shrink(bool, u8),
 }
 

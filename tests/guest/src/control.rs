@@ -7,14 +7,14 @@ use std::mem::zeroed;
 
 use crate::prelude::*;
 
-/// A control message.
+/// A control message, which accompanies the data of `sendmsg(2)` or `recvmsg(2)`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Control {
     /// `cmsg_level`.
     pub level: i32,
     /// `cmsg_type`.
     pub kind: i32,
-    /// The data that follow the header.
+    /// The control message's data, which follow its header.
     pub data: Vec<u8>,
 }
 

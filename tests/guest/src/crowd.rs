@@ -101,7 +101,7 @@ impl Protocol {
     }
 }
 
-/// Open connections, and the listener that accepted them.
+/// Connections that are open, and the listener that accepted them.
 #[derive(Debug)]
 pub struct Crowd {
     listener: Socket,
@@ -206,16 +206,16 @@ fn round_trip((client, server): &(Socket, Socket)) -> Result<()> {
     Ok(())
 }
 
-/// The result of [`churn`].
+/// The results of [`churn`], which opens and closes connections.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Churn {
     /// Number of connections opened, used and closed.
     pub made: u32,
     /// Whether the next connection was refused for lack of a port, `EADDRNOTAVAIL`.
     pub without_port: bool,
-    /// The time that opening and closing took.
+    /// The time that opening and closing all connections took.
     pub took: Duration,
-    /// The longest delay of a connection's start after its scheduled time.
+    /// The longest time by which a connection was started later than scheduled.
     pub latest: Duration,
 }
 

@@ -28,7 +28,7 @@ use crate::socket::{check, Socket};
 /// The result of a scenario. An error says why the scenario failed.
 pub type Outcome = Result<()>;
 
-/// The work of a scenario.
+/// The work that a scenario does.
 #[derive(Clone, Copy, Debug)]
 pub enum Body {
     /// Work on the whole guest.
@@ -55,7 +55,7 @@ pub trait Work: std::fmt::Debug + Sync {
 pub struct Scenario {
     /// The scenario's name. It states the property under test.
     pub name: &'static str,
-    /// The time after which the scenario counts as hanging.
+    /// The time after which the scenario is taken to hang, and is killed.
     pub deadline: Duration,
     /// Whether the scenario needs a guest whose clock counts instructions. In other guests the host
     /// may stop a virtual processor for longer than the protocol's timers wait, and emulated
@@ -91,7 +91,7 @@ impl Scenario {
         Self::new(name, Body::Lab(Wiring::Switched, body))
     }
 
-    /// Makes a scenario that has data of its own.
+    /// Makes a scenario by a value that has both its data and its function.
     pub const fn work(name: &'static str, work: &'static dyn Work) -> Self {
         Self::new(name, Body::Work(work))
     }
@@ -238,7 +238,8 @@ pub fn run(scenario: &Scenario) -> bool {
             if let Some(report) = notes.iter().find_map(|line| line.strip_prefix(REPORT)) {
                 println!("{}{}: {report}", REPORT, scenario.name);
             }
-            // Such a note reports the figures of one cell of the fault matrix.
+            // Such a note reports the figures of one cell of the fault matrix: one kind of traffic
+            // over one faulty wire.
             if let Some(figures) = notes.iter().find_map(|line| line.strip_prefix(FIGURES)) {
                 println!("# {}{figures}", FIGURES);
             }
@@ -428,7 +429,7 @@ fn become_scenario(scenario: &Scenario, notes: &OwnedFd) -> ! {
             note(&format!("{error:#}"));
             1
         }
-        // The panic hook has noted the reason.
+        // The panic hook has left a remark with the reason of the panic.
         Err(_) => 1,
     };
     std::process::exit(code)

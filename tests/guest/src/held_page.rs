@@ -24,7 +24,7 @@ const UFFDIO_ZEROPAGE: libc::c_ulong = 0xc020_aa04;
 /// `UFFDIO_REGISTER_MODE_MISSING`.
 const MISSING: u64 = 1;
 
-/// Memory with one missing page.
+/// A mapping with one missing page.
 #[derive(Debug)]
 pub struct HeldPage {
     start: *mut u8,
@@ -89,10 +89,7 @@ impl HeldPage {
         Ok(())
     }
 
-    /// Receives into the whole memory.
-    ///
-    /// # Errors
-    /// The call's errno.
+    /// Receives from `socket` into the whole mapping.
     pub fn receive(&self, socket: &impl AsRawFd, flags: i32) -> std::io::Result<usize> {
         let fd = socket.as_raw_fd();
         // SAFETY: The memory is mapped for `length` bytes, and no reference to it exists.

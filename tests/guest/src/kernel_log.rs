@@ -8,15 +8,12 @@ use std::os::unix::fs::OpenOptionsExt;
 
 use crate::prelude::*;
 
-/// The kernel's log from a certain point on.
+/// The kernel's log from the time on at which this value was made.
 #[derive(Debug)]
 pub struct KernelLog(File);
 
 impl KernelLog {
-    /// Returns the log from its present end on.
-    ///
-    /// # Errors
-    /// If `/dev/kmsg` cannot be read.
+    /// Returns the kernel's log from now on.
     pub fn from_now() -> Result<Self> {
         let mut log = OpenOptions::new()
             .read(true)

@@ -10,7 +10,7 @@ use anyhow::{ensure, Context, Result};
 use crate::harness::refused;
 use crate::netns::Netns;
 
-/// The directory of the files.
+/// The directory of the module's sysctl files.
 pub const DIRECTORY: &str = "/proc/sys/esp";
 
 /// The files of `/proc/sys/esp/` in one namespace.

@@ -10,7 +10,7 @@ use crate::netns::finish;
 use crate::prelude::*;
 use crate::program::{start, wait_for_word};
 
-/// All transports of the option `-m`.
+/// All transports that netgauge's option `-m` takes.
 pub const TRANSPORTS: [&str; 12] = [
     "tcp",
     "udp",

@@ -32,7 +32,7 @@ const LENGTH: usize = 4;
 
 const _: () = assert!(DATA + FRAME_MAX <= SLOT);
 
-/// A transmit ring and its mapping.
+/// A packet socket's transmit ring, and the mapping of its memory.
 #[derive(Debug)]
 pub struct Ring {
     socket: PacketSocket,

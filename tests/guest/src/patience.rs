@@ -55,7 +55,7 @@ pub struct Allowance {
 }
 
 impl Allowance {
-    /// Starts an allowance of `time` for the stock kernel.
+    /// Starts an allowance of `time`, as measured with the stock kernel.
     pub fn new(time: Duration) -> Self {
         Self {
             left: time.saturating_mul(factor()),

@@ -12,7 +12,7 @@ use libc::{c_int, c_ulong, c_void, socklen_t};
 use crate::prelude::*;
 use crate::socket::NOWHERE;
 
-/// The target of a pointer argument.
+/// Where a pointer argument points.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pointer {
     /// A null pointer.

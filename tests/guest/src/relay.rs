@@ -29,7 +29,7 @@ pub struct Faults {
     pub loss: f64,
     /// Probability that a frame arrives twice.
     pub duplicate: f64,
-    /// Probability that a frame arrives after the next one.
+    /// Probability that a frame arrives only after the frame that follows it.
     pub reorder: f64,
     /// Probability that one bit of a frame changes.
     pub corrupt: f64,
@@ -70,7 +70,7 @@ impl Faults {
     };
 }
 
-/// How the switch treats frames at present.
+/// What the switch does with frames at present.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
     /// The switch forwards frames, with faults.
@@ -132,7 +132,7 @@ pub struct Relay {
     worker: Option<JoinHandle<()>>,
 }
 
-/// The state of one direction.
+/// The state of the relay for one direction of the wire.
 struct Direction {
     rng: Rng,
     held: Vec<Vec<u8>>,
@@ -373,7 +373,7 @@ fn run(shared: &Shared, ports: &[PacketSocket; 2], seed: u64) {
     }
 }
 
-/// The longest time until changed settings take effect.
+/// The longest time until a change of the relay's settings takes effect.
 const MOMENT: Duration = Duration::from_millis(10);
 
 /// Waits until either port has a frame, at most for `limit`.

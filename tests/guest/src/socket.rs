@@ -19,19 +19,20 @@ const NAME_MAX: usize = 128;
 
 /// The indices of `SO_MEMINFO`, as in `linux/sock_diag.h`.
 pub mod meminfo {
-    /// Bytes charged for received packets.
+    /// Index of the number of bytes that are charged for received packets.
     pub const RMEM_ALLOC: usize = 0;
-    /// The limit of the receive buffer, in bytes.
+    /// Index of the limit of the receive buffer, in bytes.
     pub const RCVBUF: usize = 1;
-    /// The limit of the send buffer, in bytes.
+    /// Index of the limit of the send buffer, in bytes.
     pub const SNDBUF: usize = 3;
-    /// Bytes charged for packets that are not yet acknowledged.
+    /// Index of the number of bytes that are charged for packets that are not yet acknowledged.
     pub const WMEM_QUEUED: usize = 5;
-    /// Bytes charged for packets that came while a task owned the socket.
+    /// Index of the number of bytes that are charged for packets that came while a task owned the
+    /// socket.
     pub const BACKLOG: usize = 7;
-    /// The number of packets dropped.
+    /// Index of the number of dropped packets.
     pub const DROPS: usize = 8;
-    /// The number of indices.
+    /// The number of these indices.
     pub const COUNT: usize = 9;
 }
 
@@ -39,7 +40,7 @@ pub mod meminfo {
 #[derive(Debug)]
 pub struct Socket(OwnedFd);
 
-/// The results of [`Socket::receive_message`].
+/// What [`Socket::receive_message`] returns.
 #[derive(Debug)]
 pub struct Received {
     /// The call's return value.
@@ -58,7 +59,7 @@ pub fn check(result: impl Into<i64>) -> Result<i64> {
     }
 }
 
-/// A piece of a vector to send from.
+/// One piece of memory from which a call sends.
 #[derive(Clone, Copy, Debug)]
 pub enum Piece<'a> {
     /// Readable bytes.
@@ -67,7 +68,7 @@ pub enum Piece<'a> {
     Bad(usize),
 }
 
-/// A piece of a vector to receive into.
+/// One piece of memory into which a call receives.
 #[derive(Debug)]
 pub enum PieceMut<'a> {
     /// Writable bytes.

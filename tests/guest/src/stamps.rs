@@ -50,7 +50,7 @@ pub fn set(socket: &Socket, flags: u32) -> std::io::Result<()> {
 /// A time stamp report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Report {
-    /// The event: "sent", "scheduled" or "acknowledged".
+    /// The event that the report is about: "sent", "scheduled" or "acknowledged".
     pub stage: &'static str,
     /// The number that tells which of the sent data the report is about.
     pub number: u32,

@@ -126,20 +126,14 @@ impl Station {
         self.wire.send(&frame).context("the station's frame")
     }
 
-    /// Sends data in one packet, and advances `next`.
-    ///
-    /// # Errors
-    /// The errno of `send(2)`.
+    /// Sends data in one packet, and advances the sequence number `next`.
     pub fn send_data(&mut self, flags: u8, payload: &[u8]) -> Result<()> {
         self.send(flags | flag::ACK, payload)?;
         self.next = self.next.wrapping_add(1);
         Ok(())
     }
 
-    /// Sends data with an unmasked checksum, without advancing `next`.
-    ///
-    /// # Errors
-    /// The errno of `send(2)`.
+    /// Sends data with an unmasked checksum, without advancing the sequence number `next`.
     pub fn send_summed(&self, flags: u8, payload: &[u8]) -> Result<()> {
         let header = self.header(flags, payload.len() as u16);
         self.put_packet(&header.summed_packet(payload))

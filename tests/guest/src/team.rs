@@ -6,7 +6,7 @@ use crate::prelude::*;
 use crate::socket::interface_index;
 
 const NETLINK_GENERIC: i32 = 16;
-/// The flag of a nested attribute.
+/// The bit that marks a netlink attribute as nested.
 const NESTED: u16 = 1 << 15;
 
 /// The generic netlink controller, which resolves names of families to numbers.
@@ -62,7 +62,7 @@ fn ask(socket: &Socket, family: u16, command: u8, attributes: &[u8]) -> Result<V
             continue;
         }
         let errno = -i32::from_ne_bytes([bytes[16], bytes[17], bytes[18], bytes[19]]);
-        // ESRCH: the request has succeeded, but its notification had no listener.
+        // ESRCH means that the request has succeeded, but that nobody listens to its notification.
         let unheard = command == number::OPTIONS_SET && errno == libc::ESRCH;
         ensure!(
             errno == 0 || unheard,

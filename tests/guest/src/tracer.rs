@@ -47,7 +47,7 @@ impl Event {
             })?;
         let (name, text) = event.trim_start().split_once(':')?;
         let mut fields = HashMap::new();
-        // The kernel core's events print their reasons as "reason: NAME".
+        // The kernel core's own trace events print their reasons as "reason: NAME".
         for word in text.replace("reason: ", "reason=").split_whitespace() {
             if let Some((key, value)) = word.split_once('=') {
                 fields.insert(key.to_owned(), value.to_owned());

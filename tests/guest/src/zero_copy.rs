@@ -41,12 +41,12 @@ fn option(socket: &Socket) -> Result<(i32, i32)> {
     })
 }
 
-/// A range of sends whose memory the kernel no longer needs.
+/// Consecutive sends whose memory the kernel no longer needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Completion {
-    /// The number of the first send.
+    /// The number of the first of these sends.
     pub first: u32,
-    /// The number of the last send.
+    /// The number of the last of these sends.
     pub last: u32,
     /// Whether the kernel copied the bytes of these sends.
     pub copied: bool,

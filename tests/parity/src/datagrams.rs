@@ -15,7 +15,7 @@ mod zero_copy;
 
 use crate::Behaviour;
 
-/// All behaviours of datagram sockets, by theme.
+/// All behaviours (tests) of datagram sockets, by theme.
 pub const ALL: &[&[Behaviour]] = &[
     dialogue::ALL,
     readiness::ALL,

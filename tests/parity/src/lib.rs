@@ -35,7 +35,7 @@ use guest::lab::{Lab, Wiring};
 use guest::mapped::make_known;
 use guest::socket::Socket;
 
-/// The pair of protocols that a behaviour compares.
+/// The pair of protocols over which a behaviour (a test) runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// TCP and ESP.
@@ -66,7 +66,8 @@ pub enum Family {
     Mapped,
 }
 
-/// A deliberate difference in one note; `docs/sockets.md` gives its reason.
+/// A deliberate difference between two protocols in one note, which is one result;
+/// `docs/sockets.md` gives its reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Difference {
     /// The note's label.
@@ -143,7 +144,8 @@ impl Behaviour {
         Self::new(name, Kind::Message, Play::OnSide(play))
     }
 
-    /// Returns this behaviour with the deliberate `differences`.
+    /// Returns this behaviour, which then expects the deliberate `differences` between its
+    /// protocols.
     pub const fn differs(self, differences: &'static [Difference]) -> Self {
         Self {
             differences,
@@ -191,7 +193,7 @@ fn comparisons() -> impl Iterator<Item = Comparison> {
     own.chain(mapped)
 }
 
-/// The protocols of the connections of mapped sockets.
+/// The protocol that carries the connections of mapped sockets, and how the hosts come to use it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Path {
     /// TCP, because the hosts do not use ESP.
@@ -374,7 +376,7 @@ fn compare(
     Ok(())
 }
 
-/// Returns the notes that differ; both traces must have the same labels.
+/// Returns the notes whose values differ between the two traces, which must have the same labels.
 fn differing(
     inet: &[(String, String)],
     enet: &[(String, String)],

@@ -58,7 +58,7 @@ pub const DIFFERENCES: &[(&str, &[Difference])] = &[
 /// for the connection without such a call, so they would wait for ever.
 pub const WITHOUT_CALLS: &[&str] = &["stream_filter_refuses_everybody"];
 
-/// Returns the differences of the behaviour `name`.
+/// Returns the deliberate differences of the behaviour (the test) `name`.
 pub fn differences(name: &str) -> &'static [Difference] {
     DIFFERENCES
         .iter()

@@ -18,7 +18,7 @@ pub mod waiting;
 
 use crate::Behaviour;
 
-/// All behaviours of both kinds of socket, by theme.
+/// All behaviours (tests) of both stream and datagram sockets, by theme.
 pub const ALL: &[&[Behaviour]] = &[
     options::ALL,
     properties::ALL,

@@ -32,7 +32,7 @@ mod zero_copy;
 
 use crate::Behaviour;
 
-/// All behaviours of streams, by theme.
+/// All behaviours (tests) of streams, by theme.
 pub const ALL: &[&[Behaviour]] = &[
     dialogue::ALL,
     readiness::ALL,

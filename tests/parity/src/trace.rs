@@ -20,7 +20,7 @@ use guest::uring::Completion;
 #[derive(Debug, Default)]
 pub struct Trace(RefCell<Vec<(String, String)>>);
 
-/// A call's result as text.
+/// A result of a call that can be shown as text.
 pub trait Shown {
     /// Returns the text. It is the same for TCP and ESP if a program would see the same result.
     fn shown(&self) -> String;
@@ -138,7 +138,7 @@ pub fn events_text(events: i16) -> String {
     set.join("|")
 }
 
-/// All events that `poll(2)` can report on request.
+/// All events that `poll(2)` reports only if they are requested.
 const EVERYTHING: i16 = libc::POLLIN
     | libc::POLLPRI
     | libc::POLLOUT
@@ -242,12 +242,12 @@ impl Trace {
         Ok(())
     }
 
-    /// Returns the notes so far.
+    /// Returns the notes that were added so far.
     pub fn notes(&self) -> Vec<(String, String)> {
         self.0.borrow().clone()
     }
 
-    /// Returns all notes.
+    /// Returns all notes, and ends the trace.
     pub fn into_notes(self) -> Vec<(String, String)> {
         self.0.into_inner()
     }

@@ -310,7 +310,7 @@ fn formula() -> Line {
     }
 }
 
-/// Returns the share of messages that stall or are lost.
+/// Returns the share of messages that either stall or are lost.
 fn stalled(row: &Value) -> Option<f64> {
     // A message whose datagram is lost is counted in `lost`, and not in `stalls`.
     let stalls = row["stalls"].as_f64()? + row["lost"].as_f64()?;
@@ -338,7 +338,7 @@ fn by_packets(results: &Results, value: fn(&Value) -> Option<f64>) -> Vec<Line> 
     drawn.collect()
 }
 
-/// Returns sentences that compare the costs of losses by series.
+/// Returns sentences that compare what losses cost each series.
 fn loss_sentences(shares: &[Line], times: &[Line]) -> Vec<String> {
     let of = |lines: &[Line], series: Series, packets| {
         let line = lines.iter().find(|line| line.label == series.name)?;

@@ -11,7 +11,7 @@ pub const UNLIMITED: &str = "--no-timeouts";
 /// Rate of each port of the switch: in the notation of `enet-switch`, in the notation of netgauge,
 /// and in bits per second.
 pub const RATE: (&str, &str, f64) = ("200mbit", "200M", 200e6);
-/// Buffer of each port of the switch.
+/// Size of the buffer of each port of the switch, in the notation of `enet-switch`.
 pub const BUFFER: &str = "128k";
 
 /// The values of ESP's setting `packets_to_ack` that are measured.

@@ -40,7 +40,7 @@ pub fn size(bytes: f64) -> String {
     format!("{} {unit}", (value * 100.0).round() / 100.0)
 }
 
-/// Whether smaller or larger numbers are better.
+/// Whether smaller or larger numbers are the better results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Better {
     /// Smaller numbers are better, as for costs.

@@ -39,7 +39,7 @@ struct Scoreboard {
     _private: [u8; 0],
 }
 
-/// The physical address of an access.
+/// The physical address of a memory access.
 #[repr(C)]
 struct Physical {
     _private: [u8; 0],

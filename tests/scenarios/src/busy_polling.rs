@@ -15,7 +15,7 @@ scenarios! {
 
 /// How long a reader polls, in microseconds. The other side sends within this time.
 const LONG: i32 = 50_000;
-/// The largest number of round trips.
+/// The largest number of round trips after which a frame must have been received by polling.
 const ROUNDS: usize = 2000;
 
 /// A function that waits on a socket for a byte and receives it.

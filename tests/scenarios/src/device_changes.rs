@@ -174,17 +174,17 @@ fn all_blocked(calls: &[Blocking<'_>], meanwhile: impl FnOnce() -> Outcome) -> O
     })
 }
 
-/// Sockets of host `a`. The scenario removes their device.
+/// Sockets of host `a`. The scenario removes the device that they use.
 struct Doomed {
     /// Four streams: one that is read, one that is written to, one that is polled, and an idle one.
     streams: [(Socket, Socket); 4],
     /// Two listeners. One accepts, and the other is polled.
     listeners: [Socket; 2],
-    /// A socket that is connecting.
+    /// A socket whose connection attempt is still waiting for an answer.
     attempt: Socket,
     /// Datagram sockets: bound, connected, polled, and tied to the device.
     datagrams: [Socket; 4],
-    /// The other host's listener, which is kept open.
+    /// The other host's listener. It is only kept open.
     _others: Socket,
 }
 

@@ -271,7 +271,7 @@ fn bridge() -> Outcome {
     bridge_changes_its_address(&hub)
 }
 
-/// Makes a host whose cable leads to the port `number`.
+/// Makes a host whose cable leads to the port `number` of the bridge.
 fn at_port(hub: &Netns, number: u8) -> Result<Netns> {
     let host = Netns::create()?;
     host.ip(&format!(

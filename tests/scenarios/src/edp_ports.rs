@@ -35,7 +35,7 @@ fn protocols(lab: &Lab) -> Outcome {
     stream
         .bind(&lab.a.here(63))
         .context("the same number in ESP")?;
-    // `bind` ignores the address.
+    // `bind` ignores the Ethernet address in the socket's name.
     let socket = lab.a.edp()?;
     socket
         .bind(&lab.a.to(&lab.b, 64))

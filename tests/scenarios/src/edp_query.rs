@@ -30,7 +30,7 @@ const HEADERS: usize = 14 + EDP_HEADER;
 /// Number of bytes of the shortest Ethernet frame, without its check sequence.
 const LEAST_FRAME: usize = 60;
 
-/// Returns a frame from the stranger to host `a`.
+/// Returns a frame that the stranger, a station without the module, sends to host `a`.
 fn to_a(lab: &Lab, packet: &[u8]) -> Vec<u8> {
     ethernet(lab.a.mac, STRANGER, ETH_P_EDP, packet)
 }
@@ -133,7 +133,7 @@ fn await_dropped(lab: &Lab, wanted: usize) -> Outcome {
     })
 }
 
-/// Returns an answer to the query with this nonce.
+/// Returns an answer to the query that has this nonce.
 fn answer(nonce: [u8; 4], options: &[u8]) -> Vec<u8> {
     let payload = [&[ANSWER], &nonce[..], options].concat();
     edp(0, 0, payload.len() as u16, &payload)

@@ -124,7 +124,7 @@ fn apart(lab: &Lab) -> Outcome {
             .iter()
             .position(|stage| *stage == report.stage);
         let all = &mut found[place.context("a stage")?];
-        // A retransmitted packet is reported again.
+        // If a packet is retransmitted, its time stamp is reported again.
         if !all.contains(&report.number) {
             all.push(report.number);
         }

@@ -18,7 +18,7 @@ scenarios! {
 fn silent_host(lab: &Lab) -> Outcome {
     let limited = lab.a.esp()?;
     limited.set_timeout(libc::SO_SNDTIMEO, Duration::from_millis(100))?;
-    // As with TCP, the wait ends and the attempt continues.
+    // As with TCP, the call's wait ends, but the connection attempt continues.
     refused(
         limited.connect(&lab.a.to_nobody(1)),
         libc::EINPROGRESS,
@@ -179,7 +179,7 @@ fn orphans() -> Outcome {
     }
     drop((pairs, listener));
     drop(lab);
-    // These tries take as long as a sender may take to time out.
+    // The loop tries for as long as a sender may take to time out.
     for _ in 0..600 {
         if module::references()? == 0 {
             return Ok(());

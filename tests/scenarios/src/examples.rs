@@ -146,7 +146,7 @@ fn lookups(lab: &Lab) -> Outcome {
             host.mac[5]
         ))?;
     }
-    // Addresses behind a router.
+    // Look up addresses behind a router, too.
     lab.a.namespace.ip("route add 10.9.0.0/16 via 10.0.0.2\n")?;
     let peer = format!("{}%{DEVICE}:2805", print_mac(lab.b.mac));
     let own = format!("{}%{DEVICE}:2805", print_mac(lab.a.mac));
@@ -253,7 +253,7 @@ fn edp_ask(lab: &Lab) -> Outcome {
         String::from_utf8_lossy(&ended.stdout),
         String::from_utf8_lossy(&ended.stderr),
     );
-    // On a busy machine the client may ask once more before the answer arrives.
+    // On a busy machine the client may send its question once more before the answer arrives.
     let mut attempts = numbers.len();
     while server.receive(&mut [0; 100], libc::MSG_DONTWAIT).is_ok() {
         attempts += 1;

@@ -18,22 +18,22 @@ scenarios! {
     direct hostile_10000_random_frames = random_frames, within(120);
 }
 
-/// A station without the module.
+/// The address of a station without the module.
 const STRANGER: [u8; 6] = [2, 0, 0, 0, 0, 0x66];
 
 fn edp_frames(lab: &Lab) -> Outcome {
     let socket = lab.a.edp_bound(95)?;
     let wire = lab.b.packets(ETH_P_EDP)?;
     let send = |packet: &[u8]| wire.send(&ethernet(lab.a.mac, lab.b.mac, ETH_P_EDP, packet));
-    // Frames that are shorter than a header.
+    // Send frames that are shorter than a header.
     for length in 1..6 {
         send(&edp(1, 95, 0, &[])[..length])?;
     }
-    // A length field that exceeds the payload.
+    // Send frames whose length field exceeds the payload.
     for (announced, there) in [(1, 0), (100, 99), (0xffff, 40), (1494, 1493)] {
         send(&edp(1, 95, announced, &vec![0x55; there]))?;
     }
-    // A packet to a port without a socket.
+    // Send a packet to a port without a socket.
     send(&edp(1, 96, 2, b"??"))?;
     // Padding after the announced number of bytes is valid.
     send(&edp(1, 95, 5, b"valid and padded"))?;
@@ -47,7 +47,7 @@ fn edp_frames(lab: &Lab) -> Outcome {
 
 /// Returns a connection, and the packet socket that attacks it.
 fn victim(lab: &Lab) -> Result<(Socket, Socket, PacketSocket)> {
-    // A retransmitted packet would show numbers that are no longer current.
+    // A retransmitted packet would show sequence numbers that are no longer current.
     lab.calm()?;
     let (client, server) = lab.esp_pair(910)?;
     exchange(&client, &server)?;

@@ -43,7 +43,7 @@ pub struct Message {
     pub flags: u32,
 }
 
-/// One of a socket's two addresses.
+/// The end of a connection whose address a call returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// `getsockname(2)`.

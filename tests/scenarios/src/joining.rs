@@ -17,7 +17,7 @@ scenarios! {
 const PORT: u16 = 882;
 const STRANGERS_PORT: u16 = 883;
 
-/// The host at the other end of the wire.
+/// The Ethernet address of the host at the other end of the wire, which the test plays.
 const STRANGER: [u8; 6] = [2, 0, 0, 0, 0, 0x66];
 
 /// The number of payload bytes of each packet.
@@ -50,7 +50,7 @@ const VLANS: Ways = Ways {
     behind: 4,
 };
 
-/// Tunnels from two addresses behind one router.
+/// Tunnels from two IP addresses behind one router, so that their outer Ethernet addresses match.
 const TUNNELS: Ways = Ways {
     lines: "address add 10.7.0.1/24 dev tap0\n\
             neigh add 10.7.0.2 lladdr 02:00:00:00:00:66 dev tap0 nud permanent\n\
@@ -134,7 +134,7 @@ impl<'a> Wire<'a> {
         (self.tap).write(&(self.ways.wrap)(&frame, second, self.wire))
     }
 
-    /// Sends a packet of the stream with bytes of this value.
+    /// Sends a packet of the stream whose payload bytes all have this value.
     fn send(&mut self, value: u8) -> Result<()> {
         self.write(&[value; LENGTH], false)?;
         self.header.sequence += 1;
@@ -169,7 +169,7 @@ fn apart(lab: &Lab, ways: &Ways) -> Outcome {
     ensure!(joined(&mut wire, &stream, &seen)? > 0, "nothing is joined");
     for round in 0..ROUNDS {
         wire.send(1)?;
-        // The second way's packet has the number that is expected next.
+        // The packet that goes the second way has the sequence number that is expected next.
         wire.write(&[2; LENGTH], true)?;
         comes_next(&stream, &[1; LENGTH])?;
         wire.send(3)?;

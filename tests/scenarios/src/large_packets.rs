@@ -22,7 +22,7 @@ const SENT: usize = 8 << 20;
 /// processes these packets, the sender gets further windows. All packets of these windows arrive in
 /// the backlog at once.
 fn fits(lab: &Lab, mtu: u32, port: u16) -> Outcome {
-    // Avoid retransmissions that have another cause than a wait for the reader.
+    // Avoid retransmissions, except those that the wait for the reader causes.
     lab.calm()?;
     for host in [&lab.a, &lab.b] {
         host.set_mtu(mtu)?;

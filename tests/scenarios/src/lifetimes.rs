@@ -61,7 +61,7 @@ fn remove_meanwhile(
             eventually("the device's removal", || Ok(removal.is_finished()))?;
             removal.join().map_err(|_| anyhow!("ip panicked"))?
         });
-        // Fill the page in any case, so that no call waits for it.
+        // Fill the page even after a failure, so that no call waits for it.
         let filled = page.release();
         let called = calling.join();
         removed?;

@@ -14,7 +14,7 @@ const KEYS: [&str; 2] = [
     "ffeeddccbbaa99887766554433221100",
 ];
 
-/// Bytes that must not appear on the wire.
+/// The payload, which must not appear on the wire.
 const SECRET: &[u8] = b"nobody but the two of us reads this";
 
 /// Sets up `host`'s end of the secured channel.

@@ -102,7 +102,7 @@ fn quiet_attempt(lab: &Lab) -> Outcome {
     let server = listener(&lab.b, PLAIN, 5974, 4)?;
     let before = lab.a.counter("EspInPkts")?;
     let client = attempt(lab, 5974)?;
-    // ESP's attempt is refused, and the program has made no call since.
+    // The server has refused ESP's attempt. The program has made no call since then.
     lab.a.await_counter("EspInPkts", before + 1)?;
     same(client.pending_error()?, 0, "SO_ERROR")?;
     let events = client.poll(libc::POLLOUT, Duration::from_secs(60))?;
@@ -142,7 +142,7 @@ fn ports_in_use(lab: &Lab) -> Outcome {
     ensure!(!is_esp(&client));
     let (accepted, _) = server.accept(0)?;
     exchange(&client, &accepted)?;
-    // ESP carries a connection from a different port.
+    // ESP carries a connection that the client makes from a different port.
     let client = client_from(lab, 5978)?;
     client.set_so(libc::SO_REUSEADDR, 1)?;
     client.connect_bytes(&internet([10, 0, 0, 2], 5976))?;

@@ -83,7 +83,7 @@ fn fill_tcp_info(lab: &Lab) -> Outcome {
         ensure!(words[..2] == [Some(1489), Some(1500)], "sizes of {words:?}");
         ensure!(words[2..].iter().all(|word| *word > Some(0)), "{words:?}");
     }
-    // A short buffer gets the start of the structure.
+    // A buffer that is too short gets the start of the structure.
     let start = client.option(libc::IPPROTO_TCP, libc::TCP_INFO, 512, 1)?;
     ensure!(start == [1], "{start:?}");
     Ok(())
@@ -182,7 +182,7 @@ fn silent(lab: &Lab) -> Outcome {
     };
     carried_by_esp([&first, by_esp])?;
     carried_by_tcp([&second, by_tcp])?;
-    // The silent host may have changed, so it gets a second query.
+    // The host that did not answer may have changed since then, so it gets a second query.
     lab.a.await_counter("EdpInAnswers", 1)?;
     let third = dial(&lab.a, MAPPED, 938);
     ensure!(third.is_err(), "nobody listens there");
@@ -256,7 +256,7 @@ fn without_waiting(lab: &Lab) -> Outcome {
             _ => carried_by_tcp([&client, &server])?,
         }
     }
-    // Without a listener the program gets TCP's refusal.
+    // Without a listener, TCP's attempt fails, and the program gets TCP's error.
     let client = stream(&lab.a, MAPPED.0, MAPPED.1)?;
     client.set_nonblocking(true)?;
     let to = internet([10, 0, 0, 2], 947);

@@ -275,7 +275,7 @@ fn silent_host(lab: &Lab) -> Outcome {
     // `/proc/net/enet_mapped` shows why TCP carries each connection.
     let reasons = lab.a.namespace.proc_net("enet_mapped")?;
     same(reasons.matches("unknown-peer").count(), 3, "reasons")?;
-    // TCP's SYN has left.
+    // Each connection has already sent TCP's SYN.
     let sent = (lab.a.namespace).run("ss", &["-tanH", "state", "syn-sent"])?;
     same(sent.lines().count(), 3, "connections of TCP")
 }
@@ -354,7 +354,7 @@ fn interrupted(lab: &Lab) -> Outcome {
         note("the machine is too slow for the signal to come during the wait");
         return Ok(());
     }
-    // The interrupted attempt continues.
+    // The connection attempt of the interrupted call continues.
     client.set_nonblocking(true)?;
     refused(client.connect_bytes(&to), libc::EALREADY, "connect again")?;
     wire.send(&answer(lab, NOBODY, asked(&wire)?))?;
@@ -484,7 +484,7 @@ fn abandoned(lab: &Lab) -> Outcome {
     const ATTEMPTS: usize = 1100;
     setrlimit(Resource::RLIMIT_NOFILE, 4096, 4096)?;
     addresses(lab)?;
-    // No host has this address, so an attempt waits for 1.5 seconds.
+    // No host has this address, so each connection attempt waits for 1.5 seconds.
     let attempts = (0..ATTEMPTS).map(|_| attempt(lab, 77, 816));
     let _left_alone = attempts.collect::<Result<Vec<_>>>()?;
     let before = lab.a.counter("MappedWaits")?;

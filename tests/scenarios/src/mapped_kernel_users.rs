@@ -100,7 +100,7 @@ fn block_device(lab: &Lab) -> Outcome {
         },
         || {
             thread::scope(|scope| {
-                // The thread that configures the device has to run it too.
+                // The thread that has configured the block device must also serve it.
                 let runs = scope.spawn(|| -> Result<()> {
                     nbd(&running, NBD_SET_BLKSIZE, 4096)?;
                     nbd(&running, NBD_SET_SIZE_BLOCKS, 256)?;

@@ -167,7 +167,7 @@ fn changing_syn(lab: &Lab) -> Outcome {
     const PORT: u16 = 979;
     const FRAMES: u16 = 100;
     const HEADERS: usize = 14 + 11;
-    /// The bits whose change turns the option's type into an unknown type.
+    /// The bits to flip. They turn the option's type into an unknown type, and back.
     const BITS: u8 = 8 ^ 99;
     let sends = 60 / factor() as u16;
     known(lab)?;

@@ -103,7 +103,7 @@ fn ipsec_at_the_server(lab: &Lab) -> Outcome {
             ensure!(events == 0, "{set}: events {events:#x}");
             xfrm(take_back)?;
         }
-        // TCP retransmits its SYN.
+        // The client connects once TCP retransmits its SYN.
         await_events(&client, libc::POLLOUT).context(set)?;
         let (server, _) = listener.accept(0)?;
         ensure!(!is_esp(&client) && !is_esp(&server), "{set}: ESP");
@@ -250,11 +250,12 @@ fn program_of_a_group(lab: &Lab) -> Outcome {
         socket.bind_bytes(&internet([0; 4], port))?;
         Ok(socket)
     };
-    // The program selects the socket that listens second.
+    // The BPF program selects the socket that listens second.
     let program = [bpf::keep(1)];
     for (port, before) in [(840, true), (841, false)] {
         let first = member(port)?;
-        // A socket with a program listens only where no other socket is bound yet.
+        // A listener with a BPF program can be added only to a port to which no other socket is
+        // bound yet.
         if before {
             bpf::attach_to_port(&first, &program).context("the program")?;
         }
@@ -298,11 +299,11 @@ fn names_by_program(lab: &Lab) -> Outcome {
         let program = bpf::look_at_names(&place, which).context("the program")?;
         let plain = listener(&lab.b, MAPPED, port, 4)?;
         let looked_at = group.within(|| listener(&lab.b, MAPPED, port + 1, 4))?;
-        // The client is in the group, and the listener is outside of it.
+        // The client is in the control group, and the listener is outside of it.
         let [client, server] = group.within(|| carried(lab, &plain, port, false))?;
         ensure!(client.peer_name()? == internet(FAR, port));
         drop((client, server));
-        // The listener is in the group.
+        // Now the listener is in the control group.
         carried(lab, &looked_at, port + 1, false)?;
         drop(program);
         group.within(|| carried(lab, &plain, port, true))?;
@@ -418,7 +419,7 @@ fn late(lab: &Lab) -> Outcome {
     lab.a.queue("add", &ETF)?;
     client.send_all(b"late at first")?;
     eventually("a report", || take_late(&client))?;
-    // Without the discipline packets leave, and the stream continues.
+    // Without the queueing discipline packets are sent again, and the stream continues.
     lab.a.queue("del", &[])?;
     comes_next(&server, b"late at first")
 }

@@ -123,7 +123,7 @@ fn sign(socket: &Socket, number: u8) -> std::io::Result<()> {
 
 fn clients(lab: &Lab) -> Outcome {
     known(lab)?;
-    // Both ends of TCP need the key.
+    // TCP needs the key at both ends.
     let signed = stream(&lab.b, PLAIN.0, PLAIN.1)?;
     sign(&signed, 1).context("TCP_MD5SIG")?;
     signed.bind_bytes(&internet([0; 4], 803))?;
@@ -133,7 +133,7 @@ fn clients(lab: &Lab) -> Outcome {
     client.connect_bytes(&internet([10, 0, 0, 2], 803))?;
     let (server, _) = signed.accept(0)?;
     exchange(&client, &server)?;
-    // This option sets a smaller segment size.
+    // The option `TCP_MAXSEG` sets a smaller segment size.
     let listener = listener(&lab.b, MAPPED, 804, 4)?;
     let client = stream(&lab.a, MAPPED.0, MAPPED.1)?;
     client.set_int_option(libc::IPPROTO_TCP, libc::TCP_MAXSEG, 500)?;

@@ -381,7 +381,7 @@ fn stranger(lab: &Lab) -> Outcome {
     ];
     refuses(3050, &beyond)?;
     let count = count + beyond.len() as u32;
-    // The client's address has moved to another host.
+    // From now on, the client's IP address belongs to another host.
     knows(NOBODY)?;
     ensure!(answer_to(lab, &right, 3100, 760)? & flag::RST != 0);
     same(lab.b.counter("MappedInForeign")?, count + 1, "refused")

@@ -117,7 +117,7 @@ fn lost() -> Outcome {
     set_patience(&by_esp)?;
     exchange(&by_esp, &other)?;
     for end in [&by_esp, &other] {
-        // The timeout runs while data is unacknowledged.
+        // The timeout runs only while data are unacknowledged, so wait until all are acknowledged.
         eventually("all is acknowledged", || {
             Ok(end.queued(libc::TIOCOUTQ)? == 0)
         })?;
@@ -132,7 +132,7 @@ fn lost() -> Outcome {
     note(&format!("the next connection takes {took:?}"));
     ensure!(took < Duration::from_secs(1), "after {took:?}");
     exchange(&fallen_back, &server).context("the next connection")?;
-    // The next connection does not wait again.
+    // The next connection to the same host uses TCP at once.
     let start = Instant::now();
     drop(dial(&lab.a, MAPPED, 951)?);
     let took = start.elapsed();

@@ -119,7 +119,8 @@ fn exchange_on_one_host(host: &Host, family: i32) -> Outcome {
 
 fn other_family() -> Outcome {
     let _restore = Restore;
-    // AF_MCTP: Debian's cloud kernel has no module for it.
+    // The number of AF_MCTP, which is free because Debian's cloud kernel has no module for this
+    // family.
     let family = 45;
     module::unload()?;
     module::load(&[&format!("family={family}")])?;

@@ -68,7 +68,7 @@ impl Directory {
 
 impl Drop for Directory {
     fn drop(&mut self) {
-        // Ignored because the guest's files end with the guest.
+        // Ignored because the guest's files are lost when the guest ends.
         let _ = fs::remove_dir_all(&self.0);
     }
 }
@@ -200,7 +200,7 @@ fn signal(process: u32, signal: Signal) -> Outcome {
     kill(Pid::from_raw(process.try_into()?), signal).context("signalling netgauge")
 }
 
-/// Returns the process of `host` in the running lab.
+/// Returns the number of the process that runs on `host` in the running lab.
 fn participant(host: &str) -> Result<u32> {
     let name = format!("--participant={host}\0");
     for entry in fs::read_dir("/proc")? {

@@ -34,7 +34,7 @@ fn measure(lab: &Lab, options: &str) -> Result<Value> {
     Ok(report)
 }
 
-/// Returns the rows of one run of a report.
+/// Returns the rows that a report has for one transport and one pattern.
 fn rows<'a>(report: &'a Value, transport: &str, pattern: &str) -> Result<&'a [Value]> {
     let runs = report["runs"].as_array().context("no runs")?;
     let run = runs
@@ -177,7 +177,7 @@ fn polled(lab: &Lab) -> Outcome {
     between([&a, &b], &POLLED, SIZES)?;
     // Run netgauge with the options of `make bench`.
     between([&b, &a], &POLLED, &format!("{SIZES} --no-timeouts"))?;
-    // Two interfaces of one host.
+    // Measure between two interfaces of one host.
     lab.a
         .namespace
         .ip("link add p0 type veth peer name p1\nlink set p0 up\nlink set p1 up")?;

@@ -154,7 +154,7 @@ fn by_speed() -> Outcome {
         ensure!(one == other, "{one} at the client, {other} at the server");
         Ok(one == 1)
     };
-    // The card reports no speed until one is set.
+    // The card reports no speed until a speed is set.
     same(has_sums()?, false, "checksums at an unknown speed")?;
     for (speed, sums) in [
         (1000, false),

@@ -73,13 +73,13 @@ fn losses(lab: &Lab) -> Outcome {
 }
 
 fn ends(lab: &Lab) -> Outcome {
-    // A connection that is accepted.
+    // Count a connection that is accepted.
     let pair = lab.esp_pair(PORT)?;
     ensure!(lab.a.counter("EspActiveOpens")? == 1, "no active open");
     ensure!(lab.b.counter("EspPassiveOpens")? == 1, "no passive open");
     drop(pair);
     lab.await_no_sockets()?;
-    // A connection that is refused.
+    // Count a connection that is refused.
     let before = lab.b.counter("EspOutResets")?;
     let client = lab.a.esp()?;
     let to = lab.a.to(&lab.b, PORT + 1);
@@ -94,7 +94,7 @@ fn ends(lab: &Lab) -> Outcome {
         lab.b.counter("EspInNoSocket")? > 0,
         "a SYN for nobody was not counted"
     );
-    // A connection attempt without an answer.
+    // Count a connection attempt without an answer.
     let client = lab.a.esp()?;
     client.set_int_option(SOL_EP, ESP_SO_USER_TIMEOUT, 200)?;
     let connected = client.connect(&lab.a.to_nobody(PORT));
@@ -105,7 +105,7 @@ fn ends(lab: &Lab) -> Outcome {
 }
 
 fn queues(lab: &Lab) -> Outcome {
-    // A full accept queue.
+    // Count connections that a full accept queue refuses.
     let _listener = lab.b.esp_listener(PORT, 0)?;
     let mut clients = Vec::new();
     eventually("a refused connection", || {
@@ -116,7 +116,7 @@ fn queues(lab: &Lab) -> Outcome {
         clients.push(client);
         Ok(lab.b.counter("EspInListenQueue")? > 0)
     })?;
-    // A full receive buffer.
+    // Count datagrams that a full receive buffer drops.
     let (a, b) = lab.edp_pair(PORT)?;
     b.set_so(libc::SO_RCVBUF, 4096)?;
     for _ in 0..50 {

@@ -41,7 +41,7 @@ const DEFAULTS: [(&str, u32); 11] = [
     ("selective", 0),
 ];
 
-/// The buffers: the file, the name in `net.core`, and the socket option.
+/// For each buffer: its file, its name in `net.core`, and its socket option.
 const BUFFERS: [(&str, &str, i32); 2] = [
     ("send_buff_size", "wmem", libc::SO_SNDBUF),
     ("recv_buff_size", "rmem", libc::SO_RCVBUF),

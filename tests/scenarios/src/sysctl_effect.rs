@@ -116,7 +116,7 @@ fn receiver(lab: &Lab) -> Outcome {
 fn unequal(lab: &Lab) -> Outcome {
     let load = Load::of(8 << 20, 1 << 16, 81);
     let (here, there) = (Knobs(&lab.a.namespace), Knobs(&lab.b.namespace));
-    // This is longer than most pauses of a busy machine.
+    // This time is longer than most pauses of a busy machine.
     there.set("round_trip_time", 5_000)?;
     here.set("retransmission_time_min", 1_000_000)?;
     // Each pair: the `burst_length` of the sender, and the `packets_to_ack` of the receiver.
@@ -164,7 +164,7 @@ fn changes(lab: &Lab) -> Outcome {
                 ("round_trip_time", 1000),
             ][rng.usize(..4)];
             let number = rng.u32(..most).to_string();
-            // Many of these numbers do not fit the other settings, and are refused.
+            // Many of these numbers do not fit the other settings, so the files refuse them.
             let written = Knobs(&host.namespace).write(name, number.as_bytes())?;
             taken += u32::from(written.is_ok());
         }

@@ -355,7 +355,7 @@ fn resets(lab: &Lab) -> Outcome {
         came.get("seq") == sent.get("seq") && came.get("ino") != "0",
         "a reset came as {came:?} that left as {sent:?}"
     );
-    // A connection that is closed with unread bytes.
+    // Trace a connection that is closed with unread bytes.
     let (client, server) = lab.esp_pair(PORT)?;
     let port = client.local_address()?.port;
     server.send_all(b"nobody reads this")?;

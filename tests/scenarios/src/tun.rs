@@ -32,7 +32,7 @@ fn without_header(lab: &Lab) -> Outcome {
         packet.extend_from_slice(bytes);
         tun.write(&packet)
     };
-    // Packets without payload, and packets with bytes where an address would be.
+    // Write packets without payload, and packets with bytes where an Ethernet address would be.
     for payload in [&[][..], &[2; 8]] {
         for _ in 0..COUNT {
             let bytes = edp(97, 98, payload.len() as u16, payload);

@@ -13,7 +13,7 @@ pub const MOST_PLACES: u64 = 3;
 /// Factor by which the links of the hosts in [`Conditions::slow`] are slower than the others.
 pub const SLOW: u64 = 10;
 
-/// The deviations of a network from equally fast links around one switch.
+/// How a network deviates from equally fast links around one switch.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Conditions {
     /// Share of late frames, 0 to 1. A late frame arrives after 1 to [`MOST_PLACES`] frames that
@@ -26,7 +26,7 @@ pub struct Conditions {
     /// link, called a lane, has a switch of its own. A packet takes longer through each lane than
     /// through the previous lane, by the time of two full frames.
     pub lanes: u32,
-    /// Hosts whose links are slower by the factor [`SLOW`].
+    /// Numbers of the hosts whose links are slower by the factor [`SLOW`].
     pub slow: Vec<u32>,
     /// The link between two switches; `None` if all hosts are at one switch.
     pub uplink: Option<Uplink>,
@@ -35,7 +35,8 @@ pub struct Conditions {
 /// A link between two switches, with the same rate in both directions.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Uplink {
-    /// Hosts with lower numbers are at the first switch, others at the second.
+    /// The number of hosts at the first switch. They have the lowest numbers, and the others are at
+    /// the second switch.
     pub first: u32,
     /// The uplink's rate.
     pub rate: Rate,
@@ -72,7 +73,7 @@ impl Conditions {
 }
 
 impl Uplink {
-    /// Returns the switch of a host: 0 or 1.
+    /// Returns the number of the switch to which a host is connected: 0 or 1.
     pub fn switch_of(&self, host: u32) -> usize {
         usize::from(host >= self.first)
     }

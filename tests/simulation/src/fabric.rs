@@ -32,14 +32,14 @@ enum Event {
     Send(End, u64),
 }
 
-/// Hosts around one or two switches.
+/// A network: hosts around one or two switches.
 #[derive(Debug)]
 pub struct Fabric {
     setup: Setup,
     agenda: Agenda<Event>,
     /// The hosts.
     pub hosts: Vec<Host>,
-    /// The other end of each host's connections, by slot.
+    /// For each host and each slot, the other end of the connection in that slot.
     peers: Vec<Vec<End>>,
     /// The links from each host to the switch: first link 0 (lane 0) of each host, then link 1 of
     /// each.
@@ -100,7 +100,7 @@ impl Fabric {
         }
     }
 
-    /// Returns the simulated setup.
+    /// Returns the parameters of the simulation.
     pub fn setup(&self) -> &Setup {
         &self.setup
     }
@@ -120,7 +120,7 @@ impl Fabric {
         self.peers[host as usize][slot as usize]
     }
 
-    /// Returns the state of an end.
+    /// Returns the state of one end of a connection.
     pub fn endpoint(&mut self, (host, slot): End) -> &mut Endpoint {
         &mut self.hosts[host as usize].endpoints[slot as usize]
     }

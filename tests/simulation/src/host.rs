@@ -30,7 +30,7 @@ pub struct HostConfig {
     pub receive_buffer: u32,
 }
 
-/// A packet in flight.
+/// A packet on its way. It has the positions of its bytes instead of the bytes.
 pub type Packet = esp_testkit::Packet<Span>;
 
 /// The result of receiving a packet.
@@ -59,9 +59,9 @@ pub enum Alarm {
 pub struct Endpoint {
     /// The engine with its queues.
     pub socket: Socket<Span>,
-    /// Bytes queued for sending since the start.
+    /// Number of bytes that were queued for sending since the start.
     sent: u64,
-    /// Bytes delivered, in order.
+    /// Number of bytes that were delivered, in order, since the start.
     pub received: u64,
     /// Number of received packets that the end already had.
     pub duplicates: u32,
@@ -130,7 +130,7 @@ impl Endpoint {
     }
 }
 
-/// The connections behind one network card.
+/// A host: the connections that share one network card.
 #[derive(Debug)]
 pub struct Host {
     /// The connections, by slot.
@@ -145,9 +145,10 @@ pub struct Host {
     pub most_waiting: usize,
     /// The time at which the timer of the ACK queue fires; [`Nanos::MAX`] for never.
     queue_armed: Nanos,
-    /// Outgoing packets with their slots, to be taken after every call.
+    /// Packets that the host sends, each with its connection's slot. The caller takes them after
+    /// every call.
     pub out: Vec<(u32, Packet)>,
-    /// Timers to start, to be taken after every call.
+    /// Timers to start. The caller takes them after every call.
     pub alarms: Vec<(Nanos, Alarm)>,
 }
 
@@ -172,7 +173,7 @@ impl Host {
         sockets.all(|socket| socket.state() == State::Established)
     }
 
-    /// Returns the sum of a counter over all connections.
+    /// Returns the sum of one counter over all connections of the host.
     pub fn sum(&self, pick: fn(&Stats) -> u32) -> u64 {
         let connections = self.endpoints.iter().filter_map(|e| e.socket.conn.as_ref());
         connections.map(|conn| u64::from(pick(&conn.stats))).sum()

@@ -64,7 +64,7 @@ impl Mesh {
         self.fabric.endpoint(end(to, from)).received
     }
 
-    /// Returns the number of retransmitted data packets.
+    /// Returns the number of data packets that all hosts together have retransmitted.
     pub fn retransmissions(&self) -> u64 {
         let hosts = self.fabric.hosts.iter();
         hosts.map(|host| host.sum(|stats| stats.pkt_rtx)).sum()

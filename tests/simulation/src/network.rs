@@ -15,7 +15,7 @@ use serde::Serialize;
 /// A time in picoseconds.
 type Picos = u64;
 
-/// Ethernet's header, bytes.
+/// Length of Ethernet's header, in bytes.
 const ETHERNET: u32 = 14;
 /// The length of the shortest frame without its check sequence, bytes. Shorter frames are padded to
 /// this length.
@@ -58,7 +58,7 @@ fn nanos(at: Picos) -> Nanos {
     at.div_ceil(1_000)
 }
 
-/// A host's own wire. Frames wait in the host, which drops none.
+/// The wire on which a host sends. Frames wait in the host, which drops none.
 #[derive(Debug)]
 pub struct Wire {
     rate: Rate,

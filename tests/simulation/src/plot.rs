@@ -22,7 +22,7 @@ const COLOURS: [RGBColor; 5] = [
     RGBColor(86, 86, 86),
 ];
 
-/// A named series of values over positive x.
+/// A curve of a picture: values over positive x, and a name.
 #[derive(Debug)]
 pub struct Curve {
     /// Name in the legend.

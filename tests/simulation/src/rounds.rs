@@ -20,7 +20,7 @@ pub enum Message {
     Packets(u16, u16),
 }
 
-/// A workload: rounds of messages on open connections.
+/// What the senders do: rounds in which they send messages on open connections.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Workload {
     /// The message of each sender in a round.
@@ -70,11 +70,11 @@ pub struct Round {
     pub counts: Counts,
 }
 
-/// A sender's message in a round.
+/// The message that one sender sends in a round.
 struct Part {
     sender: usize,
     start: Nanos,
-    /// Bytes that the receiver had from this sender before the round.
+    /// Number of bytes that the receiver had from this sender when the round began.
     base: u64,
     bytes: u64,
     done: Option<Nanos>,
@@ -209,9 +209,9 @@ pub struct Summary {
     pub complete: bool,
     /// Median goodput of the rounds, as a share of the port's rate.
     pub goodput: f64,
-    /// The least goodput of a round.
+    /// The goodput of the round with the least goodput.
     pub worst_goodput: f64,
-    /// The least fairness of a round.
+    /// The fairness of the round with the least fairness.
     pub fairness: f64,
     /// The largest number of bytes in the receiver's port at any time.
     pub peak: u32,

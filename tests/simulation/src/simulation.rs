@@ -163,7 +163,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Returns the counts since `earlier`.
+    /// Returns how much the counters have grown since `earlier`.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         Self {
@@ -228,7 +228,7 @@ impl Simulation {
         self.write_at(at, end, bytes);
     }
 
-    /// Cuts a sender off the network after `packets` more data packets.
+    /// Cuts a sender off the network once it has sent `packets` more data packets.
     pub fn silence(&mut self, sender: usize, packets: u64) {
         let end = self.peer(receiving(sender));
         self.endpoint(end).silent_after = packets;
@@ -270,7 +270,7 @@ impl Simulation {
         &self.hosts[RECEIVER as usize]
     }
 
-    /// Returns the counters.
+    /// Returns the present counters.
     pub fn counts(&self) -> Counts {
         let receiver = self.receiver();
         let (port, back) = self.ports.split_first().expect("the receiver has a port");

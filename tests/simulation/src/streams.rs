@@ -9,15 +9,15 @@ use crate::simulation::Setup;
 
 /// If a stream has fewer bytes queued than this, its sender queues more.
 const AHEAD: u64 = 8 << 20;
-/// Bytes that a sender adds to its queue at once.
+/// Number of bytes by which a sender refills its queue.
 const PIECE: u64 = 4 << 20;
 
-/// One stream.
+/// A stream from one host to another.
 #[derive(Debug)]
 struct Stream {
     from: End,
     to: End,
-    /// Bytes that the sender has queued since the start.
+    /// Number of bytes that the sender has queued since the start.
     written: u64,
 }
 

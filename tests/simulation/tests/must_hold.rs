@@ -13,7 +13,7 @@ use esp_simulation::studies::{alltoall, beside, rack, Common, Study};
 
 const GIGABIT: u64 = 1_000_000_000;
 
-/// The least round trip of these hosts and links, nanoseconds.
+/// The shortest round trip that is possible between these hosts, nanoseconds.
 const ROUND_TRIP: u64 = 50_000;
 
 fn setup(senders: usize, bits: u64, buffer: u32, (burst, ack, initial): (u16, u16, u16)) -> Setup {
@@ -145,7 +145,7 @@ fn all_to_all(stagger: u64, seed: u64, sizes: &[u64]) -> Vec<alltoall::Line> {
 fn all_to_all_on_up_to_32_hosts_drops_nothing() {
     for stagger in [50_000, 1_000_000, 5_000_000] {
         for line in all_to_all(stagger, 1, &[8 << 10, 32 << 10, 64 << 10, 128 << 10]) {
-            // The next test explains this exception.
+            // The next test explains this exceptional case, in which a frame may be dropped.
             let edge = line.hosts == 32 && line.size == 32 << 10 && stagger == 1_000_000;
             assert!(line.drops <= edge.into(), "{line:?}");
             assert!(line.retransmissions <= edge.into(), "{line:?}");
@@ -249,7 +249,7 @@ fn a_thousand_senders_are_served() {
     );
     assert_eq!(fits.counts.drops, 0);
     assert!(fits.waiting > 900, "almost all wait at once: {fits:?}");
-    // Two packets of each sender exceed the port's buffer.
+    // If each sender sends two packets at once, they exceed the port's buffer.
     let drops = measure(
         setup(1_000, 100 * GIGABIT, 2 << 20, (256, 96, 1)),
         64 << 10,

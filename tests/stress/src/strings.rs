@@ -19,7 +19,7 @@ use guest::prelude::*;
 /// The smaller number of bytes. For fewer than 64 bytes the kernel uses other instructions.
 const FEW: usize = 64;
 
-/// The number of times that each call is made; the median is used.
+/// How many times each call is made. The result is the median of their times.
 const TIMES: usize = 33;
 
 /// A file in memory, and an extended attribute that the kernel stores for it.
@@ -29,10 +29,7 @@ const ATTRIBUTE: &CStr = c"trusted.strings";
 /// The name of a function that sets or copies memory, and its instructions per byte.
 pub type Cost = (&'static str, f64);
 
-/// Measures all costs.
-///
-/// # Errors
-/// If a call fails.
+/// Measures the costs of all functions that set or copy memory.
 pub fn costs() -> Result<Vec<Cost>> {
     let name = FILE.to_str()?;
     let file = File::options()

@@ -70,10 +70,10 @@ pub trait Host {
     /// The payload of packets.
     type Payload: Payload;
 
-    /// Returns a socket and its device.
+    /// Returns the socket with the index `id`, and its device.
     fn at(&mut self, id: usize) -> (&mut Device, &mut Socket<Self::Payload>);
 
-    /// Sends a packet on behalf of a socket.
+    /// Sends a packet on behalf of the socket `id`.
     fn emit(&mut self, id: usize, packet: Packet<Self::Payload>);
 
     /// This is called after the ACK queue has answered a socket's demand.
@@ -90,7 +90,7 @@ pub trait Host {
     /// [deadline](AckQueue::deadline). Does nothing if the timer is already set to expire earlier.
     fn arm_queue(&mut self, _id: usize) {}
 
-    /// Returns a socket.
+    /// Returns the socket with the index `id`.
     fn socket(&mut self, id: usize) -> &mut Socket<Self::Payload> {
         self.at(id).1
     }
@@ -125,7 +125,7 @@ pub trait Host {
         queued
     }
 
-    /// Handles a packet that arrives at a socket.
+    /// Handles a packet that arrives at the socket `id`.
     fn receive(&mut self, id: usize, packet: &Packet<Self::Payload>, now: Nanos) -> Outcome {
         let (device, socket) = self.at(id);
         device.note_arrival(now);
@@ -155,7 +155,7 @@ pub trait Host {
         outcome
     }
 
-    /// Handles the expiry of a socket's timer.
+    /// Handles the expiry of the timer of socket `id`.
     fn expire(&mut self, id: usize, now: Nanos) -> Outcome {
         let (device, socket) = self.at(id);
         let outcome = socket.on_deadline(device.heard, now);

@@ -46,7 +46,7 @@ pub enum Fate {
     Late(Nanos),
 }
 
-/// A packet that was sent.
+/// An entry of the log: a packet that was sent.
 #[derive(Clone, Copy, Debug)]
 pub struct Sent {
     /// The side that sent the packet.
@@ -84,7 +84,7 @@ pub struct Side {
     pub received: Vec<u8>,
     /// The reasons for which arriving packets were dropped.
     pub drops: Vec<DropReason>,
-    /// Bytes that the send calls accepted.
+    /// The bytes that the send calls have accepted so far.
     pub sent: Vec<u8>,
     /// The largest number of bytes ever in the receive queue.
     pub most_queued: u32,
@@ -143,11 +143,11 @@ pub struct Pair {
     pub now: Nanos,
     /// The hosts.
     pub sides: [Side; 2],
-    /// Packets that were sent.
+    /// All packets that were sent since the log was last emptied.
     pub log: Vec<Sent>,
-    /// The one-way delay without queueing.
+    /// The time that a packet takes to arrive if the wire is idle.
     pub latency: Nanos,
-    /// The time that a packet occupies the wire in its direction.
+    /// The time for which a packet occupies its direction of the wire.
     pub spacing: Nanos,
     rules: Vec<Rule>,
     sent: [usize; 2],
@@ -294,12 +294,12 @@ impl Pair {
         Host::shrink(self, at, mss, now);
     }
 
-    /// Takes everything out of the receive queue.
+    /// Reads everything in the receive queue of side `at`.
     pub fn read(&mut self, at: usize) {
         self.read_packets(at, usize::MAX);
     }
 
-    /// Takes up to `most` packets out of the receive queue.
+    /// Reads up to `most` packets from the receive queue of side `at`.
     pub fn read_packets(&mut self, at: usize, most: usize) {
         let now = self.now;
         let read = Host::read(self, at, most, false, now);
@@ -312,7 +312,7 @@ impl Pair {
         self.transmit(at);
     }
 
-    /// Ends the stream of `at`.
+    /// Ends the stream that side `at` sends.
     pub fn close(&mut self, at: usize) {
         self.sides[at].conn().close_send();
         self.transmit(at);
@@ -364,7 +364,7 @@ impl Pair {
         }
     }
 
-    /// Sends all packets that the engine has ready.
+    /// Sends all packets that the engine of side `from` has ready.
     pub fn transmit(&mut self, from: usize) {
         let now = self.now;
         Host::transmit(self, from, now);
@@ -462,7 +462,7 @@ impl Pair {
         }
     }
 
-    /// Returns the headers of the data packets in the log.
+    /// Returns the headers of the data packets in the log that side `from` sent.
     pub fn data_sent(&self, from: usize) -> Vec<Header> {
         self.sent_by(from, Sent::is_data)
     }

@@ -98,7 +98,7 @@ impl Socket<VecDeque<u8>> {
     }
 }
 
-/// A packet of the write queue.
+/// A packet in the write queue.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Queued<P> {
     payload: P,
@@ -113,7 +113,7 @@ struct Queued<P> {
 pub struct Socket<P> {
     /// The engine, once there is a connection.
     pub conn: Option<Connection>,
-    /// The slot in the device's ACK queue.
+    /// The socket's slot in the ACK queue of its device.
     pub slot: Slot,
     /// Whether the connection's most recent demand asked the ACK queue to count the connection.
     pub counted: bool,
@@ -157,7 +157,7 @@ pub struct Socket<P> {
     pub established: bool,
     /// Whether the other side's stream has ended.
     pub eof: bool,
-    /// The reason, if the connection has failed.
+    /// Why the connection has failed, if it has.
     pub failed: Option<Failure>,
     /// Whether the connection is over.
     pub closed: bool,
@@ -417,7 +417,7 @@ impl<P: Payload> Socket<P> {
         outcome
     }
 
-    /// Keeps an out-of-order packet.
+    /// Keeps a packet that arrived out of order.
     fn keep(&mut self, packet: &Packet<P>) {
         let place = self
             .kept
@@ -438,7 +438,7 @@ impl<P: Payload> Socket<P> {
         first
     }
 
-    /// Reports the cost of the out-of-order packets to the engine.
+    /// Tells the engine how much memory the out-of-order packets take.
     fn charge_kept(&mut self) {
         let cost = self.kept.len() as u32 * self.packet_cost();
         self.conn().set_kept(cost);
@@ -620,11 +620,7 @@ impl<P: Payload> Socket<P> {
         })
     }
 
-    /// Frees acknowledged packets.
-    ///
-    /// # Panics
-    ///
-    /// If fewer packets are queued.
+    /// Removes acknowledged packets from the write queue.
     pub fn free(&mut self, acked: u16) {
         let packets = usize::from(acked);
         assert!(

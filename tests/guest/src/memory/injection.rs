@@ -22,10 +22,10 @@ pub enum Source {
     Pages,
 }
 
-/// The allocations that may fail.
+/// Which allocations may fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Within {
-    /// All allocations made during a call.
+    /// All allocations that are made during one call.
     Call,
     /// Allocations with the module among their callers.
     Module,
@@ -86,7 +86,7 @@ impl Source {
         let switch = File::options().write(true).open(MAKE_IT_FAIL)?;
         while self.times()? != 0 {
             switch.write_all_at(b"1", 0).context(MAKE_IT_FAIL)?;
-            // The result of the call does not matter here.
+            // Only the allocations of this call matter, and not its result.
             match self {
                 Self::Slab => drop(pipe()),
                 Self::Pages => drop(pipe().and_then(|(_out, into)| write(&into, &[0; 4096]))),
@@ -223,10 +223,7 @@ pub fn end_failures() {
 pub struct Order(Source);
 
 impl Order {
-    /// Returns the number of failures that are still to come.
-    ///
-    /// # Errors
-    /// If the kernel does not report it.
+    /// Returns how many of the requested failures have not happened yet.
     pub fn left(&self) -> Result<u32> {
         Ok(u32::try_from(self.0.times()?)?)
     }

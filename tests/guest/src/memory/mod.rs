@@ -25,12 +25,12 @@ pub fn is_clean(error: &io::Error) -> bool {
         .is_some_and(|errno| CLEAN.contains(&errno))
 }
 
-/// The results of failing an operation's allocations.
+/// The results of a call whose allocations failed one after the other.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tally {
     /// Number of the call's allocations.
     pub allocations: u32,
-    /// Number of failed allocations that made the call fail.
+    /// Number of these allocations whose failure made the call fail.
     pub refused: u32,
 }
 

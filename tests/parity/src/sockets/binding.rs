@@ -46,7 +46,7 @@ behaviours! {
     datagram datagram_goes_to_the_last_bound_of_equal_sockets;
 }
 
-/// The names of the addresses to which sockets on host `b` are bound.
+/// The words by which a trace names the addresses to which sockets on host `b` are bound.
 const PLACES: [&str; 3] = ["all", "one", "the other"];
 
 fn name(side: &Side<'_>, second: &SecondWire<'_>, place: &str, port: u16) -> Vec<u8> {

@@ -142,7 +142,7 @@ fn datagram_filter_sees_the_payload(side: &Side<'_>, trace: &Trace) -> Outcome {
     )?;
     a.send(b"no", 0)?;
     a.send(b"yes", 0)?;
-    // A filter that reads past the end of a packet drops it.
+    // If a filter reads past the end of a packet, the packet is dropped.
     a.send(b"", 0)?;
     a.send(b"y", 0)?;
     trace.receive("receive", &b, 100, 0);
@@ -161,7 +161,7 @@ fn datagram_filter_cuts(side: &Side<'_>, trace: &Trace) -> Outcome {
         a.send(b"payload", 0)?;
         trace.receive(label, &b, 100, 0);
     }
-    // A filter never truncates the header.
+    // A filter may truncate the payload, but never the header.
     attach(&b, &[keep(1)])?;
     a.send(b"payload", 0)?;
     trace.receive("one byte of all", &b, 100, 0);

@@ -239,7 +239,7 @@ fn stream_backlog_of_0_accepts_one(side: &Side<'_>, trace: &Trace) -> Outcome {
     let _waiting = waiting(side, 173, 1)?;
     let late = finds_no_room(side, trace, "the second", 173)?;
     trace.see("accept", listener.accept(0).map(drop));
-    // The client retransmits its SYN.
+    // The accept queue has room now, and the client retransmits its SYN.
     trace.poll_until("there is room now", &late, libc::POLLOUT)?;
     trace.see("accept the second", listener.accept(0).map(drop));
     Ok(())

@@ -145,7 +145,7 @@ fn stream_process_end_does_not_linger(side: &Side<'_>, trace: &Trace) -> Outcome
     let (client, server) = side.stream(7)?;
     client.set_linger(Some(50))?;
     let (wait, go) = pipe()?;
-    // The child shares the descriptor and closes it last.
+    // The child process has a copy of the descriptor, and closes it last.
     let child = start_process(|| i32::from(read(&wait, &mut [0]).is_err()))?;
     side.cut_wire(true)?;
     client.send_all(b"last words")?;

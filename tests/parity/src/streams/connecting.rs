@@ -53,7 +53,7 @@ fn stream_connect_while_it_is_under_way(side: &Side<'_>, trace: &Trace) -> Outco
     trace.see("connect", client.connect_bytes(&side.nobody(142)));
     client.set_nonblocking(false)?;
     client.set_timeout(libc::SO_SNDTIMEO, Duration::from_millis(100))?;
-    // This call waits for the attempt that an earlier call started.
+    // This call waits for the connection attempt that an earlier call has started.
     trace.see("and wait", client.connect_bytes(&side.nobody(142)));
     trace.see("listen", client.listen(1));
     trace.see("bind", client.bind_bytes(&side.anywhere(143)));
@@ -118,7 +118,7 @@ fn stream_connect_again_after_a_refusal_without_blocking(
     client.set_nonblocking(true)?;
     trace.see("attempt 1", client.connect_bytes(&side.far(147)));
     trace.poll_until("refused", &client, libc::POLLERR)?;
-    // The next call reports the failure; here that call is `connect`.
+    // The call that follows a failed attempt reports the failure. Here that call is `connect`.
     trace.see("attempt 2 tells", client.connect_bytes(&side.far(147)));
     let listener = side.listener(147, 4)?;
     trace.see("attempt 3", client.connect_bytes(&side.far(147)));

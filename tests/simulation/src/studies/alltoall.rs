@@ -18,9 +18,9 @@ use crate::simulation::{Parameters, Setup};
 /// A message longer than this, in bytes, is sent only after a request and its answer, as in MPI
 /// libraries.
 const EAGER: u64 = 64 << 10;
-/// Bytes of the request, and of its answer.
+/// Number of bytes of the request, and also of its answer.
 const CONTROL: u64 = 100;
-/// Bytes of the pieces in which a message is sent.
+/// Number of bytes of each piece in which a message is sent.
 const PIECE: u64 = 128 << 10;
 
 /// Options of the study; the defaults are the switch of `make incast`.
@@ -91,7 +91,7 @@ pub struct Line {
     setup: Setup,
     /// Number of hosts.
     pub hosts: usize,
-    /// Bytes of a message.
+    /// Number of bytes of a message.
     pub size: u64,
     /// Whether a host sends to all others at once, rather than one after the other.
     pub at_once: bool,
@@ -120,7 +120,7 @@ enum Kind {
     Data,
 }
 
-/// The application on all hosts.
+/// The program that runs on all hosts, and its state.
 struct Exchange {
     mesh: Mesh,
     hosts: usize,
@@ -132,7 +132,7 @@ struct Exchange {
     /// The messages in flight from each host to each other host: the position in the stream at
     /// which each message ends, and the message's kind.
     streams: Vec<VecDeque<(u64, Kind)>>,
-    /// Bytes sent since the start, by stream.
+    /// Number of bytes that were sent since the start, by stream.
     sent: Vec<u64>,
     /// Each host's progress: the number of messages it has received, and the number of its own
     /// messages that have arrived.

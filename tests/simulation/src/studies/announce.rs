@@ -19,9 +19,9 @@ use crate::rounds::{Message, Summary};
 use crate::simulation::Setup;
 
 const INITIAL: [u16; 5] = [0, 1, 2, 4, 8];
-/// The columns of the tables: numbers of senders.
+/// The numbers of senders for which the tables have a column.
 const SENDERS: [usize; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
-/// Numbers of senders for the picture, and for JSON.
+/// The numbers of senders that the picture and the JSON show.
 const ALL_SENDERS: [usize; 14] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128];
 const BUFFERS: [u32; 5] = [64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20];
 
@@ -139,7 +139,7 @@ fn drops(line: &Line) -> String {
     }
 }
 
-/// Returns the table of one link and message.
+/// Returns the table for one link and one size of messages.
 fn table(lines: &[Line], bits: u64, message: &str, cell: fn(&Line) -> String) -> Table {
     let columns = SENDERS.iter().map(|n| format!("N={n}"));
     let names = ["initial".to_owned(), "buffer/KiB".to_owned()];

@@ -18,7 +18,7 @@ use crate::simulation::{Counts, Parameters, Setup, Simulation};
 
 /// If a stream has fewer bytes queued than this, its sender queues more.
 const AHEAD: u64 = 512 << 10;
-/// Bytes that a stream adds to its queue at once.
+/// Number of bytes by which a stream refills its queue.
 const PIECE: u64 = 256 << 10;
 
 /// The measurement begins after the time that the port takes for this many bits. Until then, only
@@ -120,7 +120,7 @@ pub struct Line {
     setup: Setup,
     /// Number of streams.
     pub streams: usize,
-    /// Bytes of a request.
+    /// Number of bytes of a request.
     pub size: u64,
     /// Median time from a request to its answer, nanoseconds.
     pub median: Nanos,
@@ -178,7 +178,7 @@ struct Case<'a> {
     /// The connections of the streams. The announcers' connections have lower numbers, the askers'
     /// connections higher ones.
     streams: Range<usize>,
-    /// Bytes queued by each announcer and stream.
+    /// Number of bytes that each announcer and each stream has queued.
     written: Vec<u64>,
     askers: Vec<Asker>,
     /// Number of askers that have requests left.
@@ -265,7 +265,7 @@ impl<'a> Case<'a> {
         senders.map(|id| self.simulation.received(id)).collect()
     }
 
-    /// Queues more data of an announcer or a stream.
+    /// Queues more data for an announcer or a stream.
     fn give(&mut self, sender: usize) {
         let bytes = match self.role(sender) {
             Role::Announcer => self.options.message,

@@ -53,7 +53,7 @@ pub struct Cell {
     median: f64,
     /// The least goodput, over all numbers of senders, as a share of the largest possible goodput.
     goodput: f64,
-    /// The number of senders with the least goodput.
+    /// The number of senders at which the goodput is least.
     senders: usize,
     /// The largest number of bytes in the port, over all numbers of senders.
     peak: u32,

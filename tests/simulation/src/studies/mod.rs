@@ -255,7 +255,7 @@ impl Measured {
     }
 }
 
-/// Returns the parameters that a study varies.
+/// Makes parameters from the values that a study varies.
 fn parameters(burst_length: u16, packets_to_ack: u16, initial_ack_burst_length: u16) -> Parameters {
     Parameters {
         burst_length,

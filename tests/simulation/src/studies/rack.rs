@@ -47,7 +47,7 @@ pub struct Options {
     pub check: bool,
 }
 
-/// The requirement of a case.
+/// What a case requires of its measured value.
 #[derive(Clone, Copy, Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Must {
@@ -70,7 +70,7 @@ pub struct Line {
 }
 
 impl Line {
-    /// Returns the line's name.
+    /// Returns the name of the line's case.
     pub fn name(&self) -> &str {
         &self.case
     }
@@ -385,15 +385,15 @@ fn uplink(pairs: u32) -> Shape {
     }
 }
 
-/// The settings of all cases.
+/// The settings that all cases share.
 struct Rack<'a> {
     common: &'a Common,
-    /// Factor by which the measurements are shortened.
+    /// The number by which the length of each measurement is divided.
     part: u64,
 }
 
 impl Case {
-    /// Runs the case. Returns the lines of the case, usually one line.
+    /// Runs the case, and returns its lines. Most cases have one line.
     fn run(&self, rack: &Rack<'_>, name: &str) -> Vec<Line> {
         match self {
             Self::Streams(shape) => rack.streams(shape, name),

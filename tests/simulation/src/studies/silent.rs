@@ -46,14 +46,14 @@ pub struct Line {
     pub overruns: u32,
     /// The number of drops, summed over the runs.
     pub drops: u64,
-    /// Whether the other senders were done in every run.
+    /// Whether the other senders completed their messages in every run.
     pub complete: bool,
     /// The bound on `delay`, nanoseconds. Each silent sender may delay the others for
     /// `ack_queue::IDLE`, after which the ACK queue lets another sender send.
     pub bound: Nanos,
 }
 
-/// Returns the number of packets after which a silent sender stops.
+/// Returns the number of packets after which the silent sender `which` stops.
 fn last_packet(first: u64, which: usize, together: bool) -> u64 {
     if together {
         first

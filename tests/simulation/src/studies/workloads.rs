@@ -95,7 +95,7 @@ fn times(value: f64) -> String {
     format!("{value:.1}")
 }
 
-/// A message.
+/// A message of the workload.
 #[derive(Clone, Copy, Debug)]
 struct Message {
     sender: usize,
@@ -125,8 +125,8 @@ pub struct Line {
     pub senders: usize,
     /// Number of messages.
     pub messages: usize,
-    /// The load up to the time at which the last message was sent, as a share of the port's
-    /// capacity. It counts all bytes that had arrived by then, headers included.
+    /// The load until the last message was sent, as a share of the port's capacity. It counts all
+    /// bytes that had arrived by then, headers included.
     pub load: f64,
     /// The slowdown of all messages.
     pub all: Slowdown,
@@ -169,7 +169,7 @@ struct Connection {
     waiting: VecDeque<Message>,
     /// Messages that the application has sent and the receiver does not yet have in full.
     under_way: VecDeque<Message>,
-    /// Bytes sent since the start.
+    /// Number of bytes that were sent since the start.
     written: u64,
 }
 

@@ -22,10 +22,7 @@ const WALL: usize = 16 << 20;
 pub struct Arena(usize);
 
 impl Arena {
-    /// Maps the regions.
-    ///
-    /// # Errors
-    /// The errno of `mmap(2)` or `mprotect(2)`.
+    /// Maps both memory regions.
     pub fn map() -> Result<Self> {
         let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
         // SAFETY: The kernel chooses the address of the new mapping, so it overlaps no existing

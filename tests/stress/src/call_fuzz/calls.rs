@@ -38,7 +38,7 @@ kinds! {
 /// The number of slots for descriptors that the threads of a process share. An empty slot holds -1.
 pub const SLOTS: usize = 24;
 
-/// The state that the threads of one process share.
+/// The state that the threads of one process of the fuzzer share.
 #[derive(Debug)]
 pub struct Common {
     /// The memory for arguments.
@@ -61,7 +61,7 @@ pub struct Common {
     pub tally: &'static Tally,
 }
 
-/// A source of random calls.
+/// Makes random calls in one thread.
 #[derive(Debug)]
 pub struct Caller<'a> {
     /// The state shared with other threads.
@@ -70,7 +70,7 @@ pub struct Caller<'a> {
     pub rng: Rng,
 }
 
-/// Lengths at or near which the module's behaviour changes.
+/// Lengths of arguments at or near which the module's behaviour changes.
 const LENGTHS: [usize; 16] = [
     0, 1, 2, 6, 11, 15, 16, 17, 128, 1483, 1489, 1494, 1500, 4096, 32768, ROOM,
 ];
@@ -512,7 +512,7 @@ impl Caller<'_> {
         let (command, argument) = match self.rng.u8(..7) {
             0..=2 => (libc::F_SETFL, *self.rng.choice(&modes).unwrap_or(&0) as u64),
             3 => (libc::F_GETFL, 0),
-            // Owner 0 means no process.
+            // The owner 0 means that no process owns the descriptor.
             4 => (
                 libc::F_SETOWN,
                 *self
@@ -539,7 +539,8 @@ impl Caller<'_> {
                 self.keep(fd)
             }
             Kind::Dup2 => {
-                // Replaces a descriptor on which some thread may be sleeping in a call.
+                // The descriptor that is replaced may be one on which a thread is sleeping in a
+                // call.
                 let target = self.common.slots[self.rng.usize(..SLOTS)].load(Relaxed);
                 match target {
                     0.. => number(libc::SYS_dup3, target as u64),

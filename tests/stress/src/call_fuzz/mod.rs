@@ -20,10 +20,10 @@ use guest::prelude::*;
 use tally::Tally;
 use worker::Orders;
 
-/// Number of concurrent processes.
+/// Number of processes that make calls at the same time.
 const WORKERS: usize = 4;
 
-/// The parameters of a run.
+/// The parameters of a run of the fuzzer.
 #[derive(Clone, Copy, Debug)]
 pub struct Campaign {
     /// The seed. It determines everything except the order in which the kernel schedules threads.
@@ -31,13 +31,13 @@ pub struct Campaign {
     /// The time for which calls are made. A run on a busy machine goes on for up to four times as
     /// long, until it has reached `calls`, `kills` and a success of every kind of call.
     pub time: Duration,
-    /// The smallest number of calls.
+    /// The smallest number of calls that a run must make.
     pub calls: u64,
-    /// The smallest number of killed processes.
+    /// The smallest number of processes that a run must kill.
     pub kills: u64,
 }
 
-/// The results of a run.
+/// The results of a run of the fuzzer.
 #[derive(Debug)]
 pub struct Report {
     /// A table of the calls by kind.
@@ -48,7 +48,7 @@ pub struct Report {
     pub never: Vec<calls::Kind>,
     /// Number of processes killed.
     pub killed: u64,
-    /// How often the module refused to unload, and how often it was unloaded.
+    /// Two numbers: how often the module refused to unload, and how often it was unloaded.
     pub unloads: (u64, u64),
     /// The number of times that a device went down and up.
     pub bounces: u64,
@@ -69,7 +69,7 @@ impl Report {
                     self.unloads.0 += 1;
                     Ok(())
                 }
-                // A worker is loading the module at this moment.
+                // Another process is loading the module at this moment.
                 Some(libc::ENOENT | libc::EBUSY) => Ok(()),
                 _ => Err(error).context("delete_module"),
             },
@@ -127,7 +127,7 @@ pub fn print(seed: u64, seconds: u64) -> Result<()> {
     Ok(())
 }
 
-/// Makes a plain transfer, and sends a datagram.
+/// Transfers bytes over ESP, and sends a datagram over EDP.
 fn warm(lab: &Lab) -> Result<()> {
     let (client, server) = lab.esp_pair(980)?;
     let load = Load::of(200_000, 5_000, 1);
@@ -306,7 +306,7 @@ fn end(pid: Pid) -> Result<()> {
 
 impl Drop for Workers {
     fn drop(&mut self) {
-        // Workers are left here only after another failure.
+        // There are workers left only after another failure.
         if let Err(error) = self.kill_all() {
             note(&format!("{error:#}"));
         }

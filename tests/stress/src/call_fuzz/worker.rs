@@ -143,7 +143,7 @@ fn interrupt_often() -> Result<()> {
     Ok(())
 }
 
-/// Starts operations on a ring without waiting for them.
+/// Starts operations of `io_uring` without waiting for their completion.
 fn ring(mut caller: Caller<'_>) -> Result<()> {
     let mut ring = IoUring::new(32).context("io_uring_setup")?;
     let common = caller.common;

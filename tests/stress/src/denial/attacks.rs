@@ -12,7 +12,7 @@ use guest::mapped;
 use guest::prelude::*;
 use guest::station::Station;
 
-/// An attack.
+/// An attack on host a, and the bounds that its figures must keep.
 #[derive(Clone, Copy, Debug)]
 pub struct Attack {
     /// The attack's name in the printed table.
@@ -240,7 +240,7 @@ pub const GUESSED_REQUESTS: Attack = Attack {
     bounds: bounds(2_000.0, 0.85, 0.0, ""),
 };
 
-/// A peer that requests the same packets again and again.
+/// An attack by a peer that requests the same packets again and again.
 pub const REQUESTS: Attack = Attack {
     what: "retransmission requests by the peer",
     make: requests,
@@ -276,7 +276,7 @@ fn datagram(lab: &Lab, port: u16, payload: &[u8]) -> Vec<u8> {
     ethernet(lab.a.mac, lab.b.mac, ETH_P_EDP, &packet)
 }
 
-/// Datagrams for ports without a socket.
+/// An attack by datagrams for ports without a socket.
 pub const EDP_NOBODY: Attack = Attack {
     what: "datagrams for ports without a socket",
     make: |lab| {
@@ -287,7 +287,7 @@ pub const EDP_NOBODY: Attack = Attack {
     bounds: bounds(1_000.0, 0.85, 0.0, ""),
 };
 
-/// Datagrams for a socket that is not read.
+/// An attack by datagrams for a socket that no program reads.
 pub const EDP_UNREAD: Attack = Attack {
     what: "datagrams that the program does not read",
     make: |lab| {
@@ -304,14 +304,14 @@ pub const EDP_UNREAD: Attack = Attack {
     bounds: bounds(3_000.0, 0.85, 1.1, "receive buffers"),
 };
 
-/// Echo requests; each is answered with a reply of the same length.
+/// An attack by echo requests. Each is answered with a reply of the same length.
 pub const ECHOES: Attack = Attack {
     what: "echo requests",
     make: |lab| beside_a_stream(lab, &mut |_| datagram(lab, 0, &[1, 2, 3])),
     bounds: bounds(6_000.0, 0.8, 0.0, ""),
 };
 
-/// A peer that sends beyond its window. No program reads the connection.
+/// An attack by a peer that sends beyond its window, over a connection that no program reads.
 pub const WINDOWLESS: Attack = Attack {
     what: "a peer that sends beyond its window",
     make: windowless,
@@ -400,7 +400,7 @@ fn announcers(
     })
 }
 
-/// Senders that announce a transmission and send nothing.
+/// An attack by senders that announce a transmission and then send nothing.
 pub const SILENT: Attack = Attack {
     what: "32 senders that announce and fall silent",
     make: |lab| {

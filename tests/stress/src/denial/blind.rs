@@ -39,7 +39,7 @@ enum Number {
     Acknowledgement,
 }
 
-/// An attack.
+/// An attack by packets whose sequence and acknowledgement numbers are guessed.
 #[derive(Clone, Copy, Debug)]
 pub struct Guess {
     /// The attack's name in the printed table.

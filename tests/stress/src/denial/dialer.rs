@@ -4,7 +4,7 @@
 
 use guest::prelude::*;
 
-/// A connection of the station.
+/// A connection of the station with the attacked host.
 #[derive(Clone, Copy, Debug)]
 pub struct Dialed {
     host: [u8; 6],

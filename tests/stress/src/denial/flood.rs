@@ -19,7 +19,7 @@ pub fn wire(lab: &Lab) -> Result<PacketSocket> {
     PacketSocket::open(&lab.b.namespace, DEVICE, 0)
 }
 
-/// Frames per second of a flood during a measurement.
+/// Number of frames that a flood sends per second while a measurement runs.
 pub const RATE: u64 = 10_000;
 
 /// Runs `here` while frames are sent at [`RATE`]; returns the number of frames sent, and the result
@@ -86,7 +86,8 @@ pub fn cost(lab: &Lab, wire: &PacketSocket, make: Make<'_>) -> Result<f64> {
 /// now and then the guest has other work, or is idle while its clock advances.
 fn each(wire: &PacketSocket, make: Make<'_>) -> Result<f64> {
     const GROUP: usize = 100;
-    // The frames are made in advance, so that the figure excludes their making.
+    // All frames are made before the measurement, so that the measured time does not include making
+    // them.
     let frames: Vec<_> = (0..COUNT).map(make).collect();
     let mut times = Vec::new();
     for group in frames.chunks(GROUP) {

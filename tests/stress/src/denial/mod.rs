@@ -18,7 +18,7 @@ pub use attacks::{Attack, ALL};
 /// The figures of an attack; a figure that does not apply is `None`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Figures {
-    /// Instructions per frame of the attack.
+    /// The cost of one frame of the attack, in instructions.
     pub cost: Option<f64>,
     /// The share of a stream's goodput that remains during the attack.
     pub share: Option<f64>,

@@ -14,7 +14,7 @@ pub const RATE: u64 = 20_000;
 /// The smallest share of a stream's goodput that must remain.
 pub const LEAST: f64 = 0.9;
 
-/// An attack.
+/// An attack that tries to slow a stream down by forged packets.
 #[derive(Clone, Copy, Debug)]
 pub struct Slowing {
     /// The attack's name in the printed table.

@@ -36,7 +36,7 @@ pub trait Link {
     fn restore(&self) -> Result<()>;
 }
 
-/// A cut of the link.
+/// A cut of the link, with the time before it.
 #[derive(Clone, Copy, Debug)]
 pub struct Cut {
     /// How long the link works before the cut.
@@ -57,7 +57,7 @@ const SHORT: [u64; 2] = [20, 3_000];
 /// The shortest and the longest time for which the link works between cuts, in milliseconds.
 const WHOLE: [u64; 2] = [3_000, 20_000];
 
-/// One of this many cuts is long.
+/// One in this number of cuts is long.
 const RARE: u8 = 8;
 
 fn between(rng: &mut Rng, [least, most]: [u64; 2]) -> Duration {

@@ -14,14 +14,14 @@ use super::PORT;
 use crate::traffic::{both_ways, bulk, dialogue, set_patience, Ledger};
 use guest::prelude::*;
 
-/// The kind of a lane: a thread that runs one session after the other.
+/// The kind of traffic in a lane. A lane is a thread that runs one session after the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A connection with messages, each of which is answered before the next one is sent.
     Dialogue,
-    /// A connection with data from the client to the server.
+    /// A connection over which the client sends data to the server.
     Bulk,
-    /// A connection with data in both directions at once.
+    /// A connection over which both ends send data at the same time.
     BothWays,
     /// Connections that are opened together and then used one after the other.
     Crowd,
@@ -31,7 +31,7 @@ pub enum Kind {
     Datagrams,
 }
 
-/// The kinds of all lanes (threads of traffic).
+/// The kind of traffic in each lane (a thread that makes traffic).
 pub const LANES: &[Kind] = &[
     Kind::Dialogue,
     Kind::Dialogue,
@@ -46,7 +46,7 @@ pub const LANES: &[Kind] = &[
     Kind::Datagrams,
 ];
 
-/// The number of connections of a crowd.
+/// The number of connections that a session of the kind `Crowd` opens.
 const CROWD: usize = 20;
 
 /// The longest time that a connection may last. It allows for cuts of up to 30 s, for both ends to
@@ -85,7 +85,7 @@ pub struct Client<'a> {
     pub breaks: &'a Breaks,
     /// The history of the link's cuts.
     pub weather: &'a Weather,
-    /// Set when no more sessions may begin.
+    /// Whether to stop: then no lane begins another session.
     pub stop: &'a AtomicBool,
     /// The number of datagrams that were sent.
     pub sent: &'a AtomicU64,
@@ -106,7 +106,7 @@ impl Client<'_> {
         }
     }
 
-    /// Returns the first lane whose connection has lasted too long.
+    /// Returns the first lane (a thread of traffic) whose connection has lasted too long.
     pub fn overdue(&self) -> Option<usize> {
         let now = self.started.elapsed().as_millis() as u64;
         let limit = allow(LIMIT).as_millis() as u64;

@@ -20,7 +20,7 @@ const BOUND_OVER_ALL: i64 = 32 << 10;
 /// The number of samples below which no trend is computed.
 const ENOUGH: usize = 200;
 
-/// Values of `/proc/meminfo`, KiB.
+/// The guest's memory, as `/proc/meminfo` shows it, in KiB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Memory {
     /// `MemAvailable`, KiB.

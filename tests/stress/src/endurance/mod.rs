@@ -209,7 +209,7 @@ impl Service {
     }
 }
 
-/// The counters of one side.
+/// The counters of one side, client or server.
 #[derive(Debug, Default)]
 struct Books {
     ledger: Ledger,
@@ -316,7 +316,7 @@ fn client(time: Duration, seed: u64) -> Result<()> {
     print_line("client: the module was unloaded")
 }
 
-/// The work of the main thread during the traffic.
+/// The main thread's work while the traffic runs.
 struct Watching<'a> {
     /// The time at which to stop starting sessions; `None` if the schedule of cuts ends the
     /// traffic.
@@ -411,7 +411,7 @@ impl Watching<'_> {
         done.and(cutter.restore())
     }
 
-    /// Waits until the last lane has ended.
+    /// Waits until the last lane (a thread of traffic) has ended.
     fn await_lanes(
         &mut self,
         client: &Client<'_>,

@@ -25,12 +25,12 @@ const STALL: Duration = Duration::from_secs(40);
 /// are at most 2 s (the longest RTO) apart, so a dialogue of 100 messages may take some 200 s.
 const LIMIT: u64 = 290;
 
-/// A cell of the matrix.
+/// A cell of the fault matrix: one kind of traffic over one faulty wire.
 #[derive(Clone, Copy, Debug)]
 pub struct Cell {
-    /// The wire.
+    /// The wire over which the traffic runs.
     pub wire: &'static Wire,
-    /// The directions with faults.
+    /// The directions in which the wire has faults.
     pub way: Way,
     /// The traffic over the wire.
     pub traffic: Traffic,
@@ -42,7 +42,7 @@ struct Figures {
     wire: &'static str,
     way: &'static str,
     traffic: &'static str,
-    /// Time from the start to the check of the last byte, in seconds.
+    /// Time from the start of the traffic to the check of its last byte, in seconds.
     seconds: f64,
     /// Time from the check of the last byte until no socket was left, in seconds.
     closing: f64,
@@ -59,13 +59,13 @@ struct Figures {
 }
 
 impl Cell {
-    /// Returns the name that the cell has as a scenario.
+    /// Returns the name of the scenario that runs this cell of the fault matrix.
     pub fn name(&self) -> String {
         let Self { wire, way, traffic } = self;
         format!("{}, {}, {}", wire.name, way.name(), traffic.name()).replace(' ', "_")
     }
 
-    /// Returns the cell as a scenario.
+    /// Makes the scenario that runs this cell of the fault matrix.
     pub const fn scenario(name: &'static str, cell: &'static Self) -> Scenario {
         Scenario::work(name, cell).within(LIMIT)
     }
@@ -91,7 +91,8 @@ impl Cell {
         let started = Instant::now();
         self.traffic.run(lab, self.wire, ledger)?;
         let took = started.elapsed();
-        // The loop waits for closing handshakes, which the faults affect too.
+        // The loop waits until all connections are closed. The faults also affect the packets that
+        // close them.
         while !is_deserted(&lab.a)? || !is_deserted(&lab.b)? {
             thread::sleep(Duration::from_millis(5));
         }

@@ -36,7 +36,7 @@ const SHARE: u64 = 16 << 10;
 /// makes one after the other.
 const STORM: (u64, u64) = (10, 10);
 
-/// A kind of traffic.
+/// A kind of traffic in the fault matrix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Traffic {
     /// One connection with 100 short messages. Each message is answered before the next one is
@@ -55,7 +55,7 @@ pub enum Traffic {
 }
 
 impl Traffic {
-    /// All kinds.
+    /// All kinds of traffic.
     pub const ALL: &'static [Self] = &[
         Self::Dialogue,
         Self::Bulk,
@@ -75,7 +75,7 @@ impl Traffic {
         }
     }
 
-    /// Returns the number of the traffic's connections.
+    /// Returns how many connections the traffic has.
     fn connections(self) -> u64 {
         match self {
             Self::Dialogue | Self::Bulk | Self::BothWays => 1,

@@ -78,7 +78,7 @@ pub const ALL_AT_ONCE: Wire = Wire {
 };
 
 impl Wire {
-    /// All wires.
+    /// All wires of the fault matrix.
     pub const ALL: &'static [Self] = &[
         CLEAN,
         losing("loss 0.1 %", 0.001),

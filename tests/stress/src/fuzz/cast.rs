@@ -15,7 +15,7 @@ use guest::prelude::*;
 
 /// The largest number of connection ends that all programs together have open.
 const MOST: usize = 60;
-/// Number of actions of programs between two volleys of frames.
+/// Number of actions that the programs take between two volleys of frames.
 const ACTS: usize = 24;
 
 /// One end of a connection, with the number of actions that its program will still take.
@@ -134,10 +134,7 @@ impl<'a> Cast<'a> {
         Ok(())
     }
 
-    /// Lets every program act.
-    ///
-    /// # Errors
-    /// If a call fails unexpectedly.
+    /// Lets each program take an action.
     pub fn step(&mut self, rng: &mut Rng) -> Result<()> {
         self.accept(rng)?;
         for _ in 0..rng.u8(..8) {
@@ -248,7 +245,7 @@ impl<'a> Cast<'a> {
                 let how = [libc::SHUT_WR, libc::SHUT_RD, libc::SHUT_RDWR][rng.usize(..3)];
                 ("shutdown", socket.shutdown(how).map(|()| 0))
             }
-            // The program does nothing, and its peer has to wait.
+            // The program takes no action this time, and its peer has to wait.
             _ => return Ok(()),
         };
         match result {

@@ -17,11 +17,11 @@ pub struct Exchanged {
     pub connections: u64,
     /// Number of bytes, summed over both directions.
     pub bytes: u64,
-    /// Number of datagrams.
+    /// Number of datagrams that arrived.
     pub datagrams: u64,
 }
 
-/// The honest host's traffic, over sockets made before the attack starts.
+/// The honest host's traffic, over sockets that were made before the attack started.
 #[derive(Debug)]
 pub struct Honest<'a> {
     world: &'a World,

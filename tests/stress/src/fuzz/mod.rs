@@ -32,7 +32,7 @@ use talk::{listen, tell_tags, Memory, Seen, State};
 use world::World;
 use wrap::Wrap;
 
-/// Number of hostile frames between two steps of the programs.
+/// Number of hostile frames that are sent between two steps of the programs.
 const BATCH: usize = 64;
 /// Number of valid frames that are forwarded in each direction between two steps.
 const CAPTURE: usize = 128;
@@ -41,7 +41,7 @@ const TAP: u64 = 16;
 /// Number of steps after which GRO on host b is switched on or off.
 const JOINING: u64 = 64;
 
-/// The parameters of a run.
+/// The parameters of a run of the fuzzer.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
     /// The number of hostile frames to send.
@@ -50,10 +50,7 @@ pub struct Plan {
     pub seed: u64,
 }
 
-/// Runs a plan, prints the figures and checks the results.
-///
-/// # Errors
-/// If the frames cause any misbehaviour.
+/// Runs the fuzzer as `plan` says, prints the figures and checks the results.
 pub fn run(plan: Plan) -> Result<()> {
     println!("{} hostile frames, seed {}", plan.frames, plan.seed);
     let mut log = KernelLog::from_now()?;
@@ -69,11 +66,7 @@ pub fn run(plan: Plan) -> Result<()> {
     Ok(())
 }
 
-/// Runs a plan and returns its figures.
-///
-/// # Errors
-/// If a byte of the honest host is lost or changed, a program's call fails unexpectedly, or a
-/// socket is left over.
+/// Runs the fuzzer as `plan` says, and returns the figures.
 pub fn attack(plan: Plan) -> Result<Report> {
     let mut report = Report::default();
     let slabs = sockets_in_memory()?;
@@ -145,7 +138,7 @@ pub fn sockets_in_memory() -> Result<BTreeMap<String, u64>> {
     Ok(found)
 }
 
-/// A frame to be sent.
+/// A hostile frame that is ready to be sent.
 struct Hostile {
     frame: Vec<u8>,
     to_b: bool,

@@ -12,21 +12,21 @@ use guest::prelude::*;
 /// A way to make a frame hostile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Mutation {
-    /// Changed flags.
+    /// The frame has changed flags.
     Flags,
-    /// A wrong length.
+    /// The frame has a wrong length field.
     Length,
-    /// A changed sequence number.
+    /// The frame has a changed sequence number.
     Sequence,
-    /// A changed acknowledgement number.
+    /// The frame has a changed acknowledgement number.
     Acknowledgement,
     /// A random packet whose sequence and acknowledgement numbers are right or nearly right.
     Forged,
-    /// Changed ports.
+    /// The frame has changed ports.
     Ports,
-    /// A shortened frame.
+    /// The frame is shortened.
     Truncated,
-    /// Additional bytes at the end.
+    /// The frame has additional bytes at its end.
     Extended,
     /// A changed destination: a group, an absent station, or the sender.
     Destination,
@@ -34,15 +34,15 @@ pub enum Mutation {
     Source,
     /// A changed ethertype, or a length in its place.
     Type,
-    /// One or two VLAN tags.
+    /// The frame has one or two VLAN tags more.
     Tagged,
-    /// Some flipped bits.
+    /// Some bits of the frame are flipped.
     Bits,
-    /// A changed payload.
+    /// The frame has a changed payload.
     Payload,
     /// An earlier valid frame, sent again unchanged.
     Replayed,
-    /// The same frame several times.
+    /// The same frame is sent several times.
     Repeated,
     /// A frame that is forwarded after later frames.
     Late,

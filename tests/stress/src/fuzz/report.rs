@@ -12,7 +12,7 @@ use crate::fuzz::mutation::Mutation;
 use crate::fuzz::talk::State;
 use crate::fuzz::wrap::Wrap;
 
-/// The figures of a run.
+/// The figures of a run of the fuzzer.
 #[derive(Debug, Default)]
 pub struct Report {
     /// Number of hostile frames, by mutation and by the state of the targeted socket.
@@ -25,7 +25,7 @@ pub struct Report {
     pub refused: u64,
     /// Number of valid frames that were forwarded.
     pub valid: u64,
-    /// Number of valid frames in tags or tunnels.
+    /// Number of valid frames that were in tags or tunnels.
     pub wrapped: u64,
     /// Three counts of the programs: connections begun, connections accepted, and bytes and
     /// datagrams received.

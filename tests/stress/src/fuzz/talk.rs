@@ -19,17 +19,17 @@ use guest::prelude::*;
 pub enum State {
     /// A listener, or a connection that a listener has just made.
     Listening,
-    /// A SYN was sent.
+    /// A connection whose client has sent a SYN.
     Connecting,
-    /// Both ends have sent a SYN.
+    /// A connection whose ends have both sent a SYN.
     Transferring,
-    /// One of the two ends has sent a FIN.
+    /// A connection of which one end has sent a FIN.
     Closing,
-    /// One of the two ends has sent a RST.
+    /// A connection of which one end has sent a RST.
     Reset,
     /// A datagram socket.
     Datagrams,
-    /// No socket.
+    /// There is no socket.
     Nobody,
 }
 
@@ -57,7 +57,7 @@ struct Half {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Talk {
-    /// The halves of host a and host b.
+    /// The two halves of the connection, of host a and of host b.
     halves: [Half; 2],
     reset: bool,
 }
@@ -318,7 +318,7 @@ mod tests {
         assert_eq!(memory.target(&back).0, State::Closing);
         memory.note(&frame(false, flag::RST, 21));
         assert_eq!(memory.target(&there).0, State::Reset);
-        // A new connection uses the same ports.
+        // A new connection begins with the same ports.
         memory.note(&frame(true, flag::SYN, 99));
         assert_eq!(memory.target(&back).0, State::Connecting);
         assert!(memory.any(&mut Rng::with_seed(1)).is_some());

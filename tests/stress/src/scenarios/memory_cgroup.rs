@@ -109,7 +109,7 @@ fn charged(lab: &Lab) -> Outcome {
 /// dropped.
 type Kept = Vec<Box<dyn Any>>;
 
-/// A call that takes memory.
+/// A call that takes memory, and how much of the memory may remain uncharged.
 struct Trial {
     what: &'static str,
     /// How many times the call is made.
@@ -120,10 +120,10 @@ struct Trial {
     call: fn(&Lab, u16) -> Result<Kept>,
 }
 
-/// The group's limit, in bytes.
+/// The memory limit of the control group, in bytes.
 const LIMIT: u64 = 64 << 20;
 
-/// The number of devices for connection attempts.
+/// The number of devices through which the test makes connection attempts.
 const DEVICES: u16 = 100;
 
 /// The tolerance for other changes of free memory, in bytes. Processors keep pages for the next
@@ -228,7 +228,7 @@ const TRIALS: &[Trial] = &[
     Trial {
         what: "bytes that wait for a reader",
         count: 20,
-        // The uncharged memory is the receive buffer and a window.
+        // The uncharged memory holds a receive buffer and a window.
         uncharged: 256 << 10,
         call: |lab, count| {
             let listener = lab.b.esp_listener(992, 16)?;
@@ -323,7 +323,7 @@ fn every_call(lab: &Lab) -> Outcome {
     let mut failed = Vec::new();
     for trial in TRIALS {
         let count = (trial.count / factor() as u16).max(4);
-        // The first calls fill caches.
+        // The first calls fill caches, whose memory stays allocated.
         drop((trial.call)(lab, 2).with_context(|| trial.what)?);
         settle(&group)?;
         let (before, charged) = (free()?, group.all()?);

@@ -448,7 +448,7 @@ fn large_packets() -> Outcome {
     })
 }
 
-/// A call on a socket, with its name.
+/// A call on a socket, and the name that messages give it.
 type Named = (&'static str, fn(&Socket) -> io::Result<()>);
 
 const OPTIONS: &[Named] = &[
@@ -590,7 +590,7 @@ fn ending() -> Outcome {
     })
 }
 
-/// Creates the two sockets of a trial.
+/// A function that creates the two sockets of a trial.
 type Prepare<'a> = &'a dyn Fn() -> Result<(Socket, Socket)>;
 
 /// Shuts down the sending side of the first of two sockets. This first socket has sent "last" to
@@ -614,7 +614,7 @@ fn shutdown(injection: &Injection, prepare: Prepare<'_>) -> Outcome {
     Ok(())
 }
 
-/// Closes the first of two sockets; `judge` checks the second one.
+/// Closes the first of two sockets, and lets `judge` check the second one.
 fn close(
     injection: &Injection,
     what: &str,

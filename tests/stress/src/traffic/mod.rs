@@ -24,7 +24,7 @@ const CHUNK: usize = 1 << 16;
 /// Number of bytes of the longest message of a dialogue.
 const LONGEST: usize = 400;
 
-/// The length of a client's order, in bytes.
+/// The length, in bytes, of the order that a client sends first on each connection.
 const ORDER: usize = 17;
 
 /// How long either end waits for the other: twice the longest silence of a live connection.
@@ -43,7 +43,7 @@ pub fn set_patience(connection: &Socket) -> Result<()> {
     Ok(())
 }
 
-/// The order of a client to the server.
+/// What a client orders the server to do on a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Order {
     /// Send every byte back, inverted.
@@ -193,7 +193,7 @@ fn take(connection: &Socket, seed: u64, ledger: &Ledger) -> Result<u64> {
     }
 }
 
-/// Sends `length` bytes of the pattern of `seed`, and ends the stream.
+/// Sends the first `length` bytes of the pattern of `seed`, and ends the stream.
 fn give(connection: &Socket, seed: u64, length: u64) -> Result<()> {
     let mut pattern = Pattern::new(seed);
     let mut bytes = vec![0; CHUNK];
