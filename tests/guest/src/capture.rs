@@ -11,8 +11,9 @@ use crate::station::{self, Station};
 /// Minimum payload of an Ethernet frame; network cards pad shorter ones.
 const LEAST: usize = 46;
 
-/// Plays the exchange and prints its frames in the order in which they pass host `b`'s device. Each
-/// frame is printed on a line of its own: the word `frame` and the frame's bytes in hexadecimal.
+/// Plays the exchange of frames, and prints these frames in the order in which they pass host `b`'s
+/// device. Each frame is printed on a line of its own: the word `frame` and the frame's bytes in
+/// hexadecimal.
 ///
 /// # Errors
 /// If a step fails.

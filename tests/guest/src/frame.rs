@@ -239,7 +239,7 @@ impl PacketSocket {
         self.send(&ethernet(to, from, ETH_P_EDP, packet))
     }
 
-    /// Takes the next frame without waiting.
+    /// Receives the next frame without waiting.
     ///
     /// # Errors
     /// The errno of `recv(2)`; `EAGAIN` if there is no frame.

@@ -24,8 +24,9 @@ pub fn stay() -> Result<()> {
 }
 
 /// Switches off all processors but the first, until the value is dropped. Frames that different
-/// processors handle can overtake each other: a tunnel queues what it receives on the processor
-/// that receives it. A pinned thread does not prevent this, since timers may expire elsewhere.
+/// processors handle can overtake each other: a tunnel, for instance, has a queue of received
+/// frames on each processor. A pinned thread does not prevent this, since timers may expire
+/// elsewhere.
 ///
 /// # Errors
 /// If a processor cannot be switched off.

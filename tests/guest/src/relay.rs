@@ -38,7 +38,7 @@ pub struct Faults {
     pub fcs: bool,
     /// The time that each frame takes to cross the wire.
     pub delay: Duration,
-    /// The maximum of a random time that is added to `delay`. Frames stay in order nevertheless.
+    /// The largest random time that is added to `delay`. Frames stay in order nevertheless.
     pub jitter: Duration,
 }
 

@@ -92,7 +92,8 @@ impl Station {
         station.next = station.next.wrapping_add(1);
         await_events(&client, libc::POLLOUT)?;
         client.set_nonblocking(false)?;
-        // The handshake's last packet is taken out, so that later checks do not see it.
+        // Take the handshake's last packet out of the packet socket, so that later checks do not
+        // see it.
         station.sent_so_far()?;
         Ok((station, client))
     }

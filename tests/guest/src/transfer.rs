@@ -136,8 +136,8 @@ pub fn joined<T>(thread: thread::ScopedJoinHandle<'_, T>) -> Result<T> {
 
 /// Runs `other` in a thread while `here` runs in this one.
 ///
-/// Each closure may block for ever if the other fails. So a failure is noted at once; otherwise the
-/// reason would be lost when the scenario's deadline expires.
+/// If one closure fails, the other one may block for ever. So a failure is noted at once. Otherwise
+/// its reason would be lost when the scenario's deadline expires.
 ///
 /// # Errors
 /// If either fails; an error of `here` takes precedence.

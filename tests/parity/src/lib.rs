@@ -70,11 +70,11 @@ pub enum Family {
 /// `docs/sockets.md` gives its reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Difference {
-    /// The note's label.
+    /// The label of the note in which the protocols differ.
     pub what: &'static str,
-    /// The note's value over the kernel's own protocol.
+    /// The value that the note has over the kernel's own protocol.
     pub inet: &'static str,
-    /// The note's value over ESP or EDP.
+    /// The value that the note has over ESP or EDP.
     pub enet: &'static str,
 }
 

@@ -299,7 +299,7 @@ impl<'a> Side<'a> {
     /// # Errors
     /// If `tc` fails, with its message.
     pub fn delay_begins(&self) -> Result<()> {
-        // The discipline is `tbf`, since under netem queued frames would no longer count against
+        // The discipline is `tbf`. With netem, the queued frames would no longer count against
         // their sockets' send buffers.
         let slow = ["tbf", "rate", "80bit", "burst", "1100", "limit", "1mb"];
         self.lab.a.queue("add", &slow)

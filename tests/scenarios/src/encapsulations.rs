@@ -188,7 +188,8 @@ impl Encapsulation {
                     host.namespace.ip(&lines_of(lines, own, other))?;
                     // A gretap has a queue. When a processor sends a frame, it also sends the
                     // queued frames of another processor, so frames may get out of order. A single
-                    // neighbour solicitation or multicast report from a worker has this effect.
+                    // neighbour solicitation or multicast report from a worker has this effect. So
+                    // the device gets no queue.
                     host.namespace
                         .ip("link set in0 addrgenmode none\nlink set in0 up\n")?;
                     let without = ["qdisc", "replace", "dev", "in0", "root", "noqueue"];

@@ -53,7 +53,7 @@ fn frame_of(at: &Host, from: &Socket, to: &Socket, message: &[u8]) -> Result<Vec
     Ok(frame)
 }
 
-/// Sends packets until the next one has the sequence number `number`.
+/// Sends packets from `from` until the next packet will have the sequence number `number`.
 fn advance(at: &Host, from: &Socket, to: &Socket, number: u16) -> Outcome {
     let frame = frame_of(at, from, to, b"where")?;
     let last = EspHeader::of_frame(&frame).context("no ESP")?.sequence;

@@ -377,7 +377,7 @@ fn endless(lab: &Lab) -> Outcome {
 
 fn cookies(lab: &Lab) -> Outcome {
     let listener = listener(&lab.b, 721, 0)?;
-    // Half-open connections fill the backlog.
+    // Fill the backlog with half-open connections.
     let wire = lab.a.packets(ETH_P_ESP)?;
     for port in 0..50_u16 {
         let header = EspHeader {

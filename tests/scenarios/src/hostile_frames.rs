@@ -243,8 +243,8 @@ fn wild_resets(lab: &Lab) -> Outcome {
         reset(0, distance)?;
     }
     exchange(&client, &server).context("the connection after resets outside its window")?;
-    // Resets within the window cause one challenge ACK, which the client does not answer. The
-    // server may also send acknowledgements that it has delayed.
+    // Send resets within the window. The server answers them with one challenge ACK, which the
+    // client does not answer. The server may also send acknowledgements that it has delayed.
     let before = server.esp_counters()?.pkt_tx;
     for distance in 1..=40 {
         reset(1, distance)?;

@@ -103,7 +103,8 @@ fn defaults() -> Outcome {
     Ok(())
 }
 
-/// Checks that `name` accepts both ends of its range, and rejects values outside of the range.
+/// Checks that the file `name` accepts both ends of its range, and rejects values outside of the
+/// range.
 fn spans(knobs: Knobs, name: &str, least: u32, most: u32) -> Outcome {
     for end in [least, most] {
         knobs.set(name, end)?;

@@ -221,7 +221,7 @@ fn draw_map(
 }
 
 /// Returns the colour for a value, and whether the colour is dark. Small values have light colours,
-/// large values dark ones. Most of the colour range is for values near 1.
+/// and large values have dark colours. Most of the colour range is for values near 1.
 fn shade(value: f64) -> (RGBColor, bool) {
     let depth = value.clamp(0.0, 1.0).powi(4);
     let mix = |light: f64, dark: f64| (light + (dark - light) * depth) as u8;

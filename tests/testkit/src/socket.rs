@@ -217,8 +217,8 @@ impl<P: Payload> Socket<P> {
         }
     }
 
-    /// Returns the parameters of the next connection. If the socket sends no options, these
-    /// parameters enable nothing that has to be negotiated.
+    /// Returns the parameters of the next connection. If the socket sends no options, the features
+    /// that both ends must agree on are off.
     fn negotiable(&self) -> Config {
         Config {
             selective: self.config.selective && self.sends_options,
@@ -247,7 +247,7 @@ impl<P: Payload> Socket<P> {
     }
 
     /// Returns the receive queue as the engine sees it. If no whole record is queued, the queue
-    /// counts as empty, so that a record fits that is larger than the receive buffer.
+    /// counts as empty, so that a record can arrive even if it is larger than the receive buffer.
     pub fn room(&self) -> Room {
         let room = Room {
             queued: self.receive.len() as u32 * self.packet_cost(),

@@ -298,7 +298,7 @@ impl<'a> Case<'a> {
         }
     }
 
-    /// Handles an answer that was delivered to a sender.
+    /// Handles an answer that `sender` got from the receiver.
     fn answered(&mut self, sender: usize) {
         let Role::Asker(id) = self.role(sender) else {
             return;
@@ -314,7 +314,7 @@ impl<'a> Case<'a> {
         }
     }
 
-    /// Handles data that was delivered to the receiver.
+    /// Handles data that the receiver got from `sender`.
     fn delivered(&mut self, sender: usize) {
         let received = self.simulation.received(sender);
         match self.role(sender) {

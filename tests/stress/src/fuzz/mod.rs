@@ -326,8 +326,9 @@ impl<'a> Attack<'a> {
         }
     }
 
-    /// Sends packets like the next ones of the honest host, but in another VLAN or a tunnel, where
-    /// any host may send them. They must not affect the honest host's connections.
+    /// Sends packets that look like the next packets of the honest host. But they are sent in
+    /// another VLAN or in a tunnel, where any host may send them. So they must not affect the
+    /// honest host's connections.
     fn speak_for_the_honest(&mut self) {
         let Some(told) = self.honest else {
             return;

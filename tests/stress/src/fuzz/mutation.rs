@@ -132,8 +132,8 @@ fn get(frame: &[u8], at: usize) -> u16 {
         .map_or(0, |bytes| u16::from_be_bytes([bytes[0], bytes[1]]))
 }
 
-/// Returns a number close to `right` in most cases, sometimes a random one, and sometimes `right`
-/// plus half of the number space.
+/// Returns a number that is close to `right` in most cases. Sometimes the number is random, and
+/// sometimes it is `right` plus half of the number space.
 fn near(right: u16, rng: &mut Rng) -> u16 {
     match rng.u8(..8) {
         0..=3 => right.wrapping_add_signed(rng.i16(-3..=3)),

@@ -103,7 +103,7 @@ fn other_address(lab: &Lab, (client, server): Pair) -> Result<u32> {
     Ok(0)
 }
 
-/// Sends bytes while the device is down. They must arrive when it is up again.
+/// Sends bytes while the device is down. The bytes must arrive when the device is up again.
 fn down_and_up(lab: &Lab, (client, server): Pair) -> Result<u32> {
     let mut refused = 0;
     lab.a.link("down")?;
