@@ -124,6 +124,8 @@ H(void, tcp_inherit, (struct sock *to, const struct sock *from), sock_valbool_fl
 H(void, sk_inherit_times, (struct sock *to, const struct sock *from), unsigned long times = READ_ONCE(from->sk_flags) & SK_FLAGS_TIMESTAMP; if (!times || to->sk_flags & SK_FLAGS_TIMESTAMP) return; to->sk_flags |= times; net_enable_timestamp())
 H(void, sk_inherit_txtime, (struct sock *to, const struct sock *from), to->sk_txtime_deadline_mode = from->sk_txtime_deadline_mode; to->sk_txtime_report_errors = from->sk_txtime_report_errors)
 H(u32, tcp_user_timeout, (const struct sock *sk), return READ_ONCE(inet_csk(sk)->icsk_user_timeout))
+/* Takes a port like inet_autobind(), which modules cannot call. */
+H(bool, tcp_take_port, (struct sock *sk), struct inet_sock *inet = inet_sk(sk); if (sk->sk_state != TCP_CLOSE || inet->inet_num || sk->sk_prot->get_port(sk, 0)) return false; inet->inet_sport = htons(inet->inet_num); return true)
 /* Releases a port that the user has not chosen, like tcp_set_state(), which modules cannot call. */
 H(void, tcp_release_port, (struct sock *sk), if (sk->sk_state == TCP_CLOSE && inet_csk(sk)->icsk_bind_hash && !(sk->sk_userlocks & SOCK_BINDPORT_LOCK)) sk->sk_prot->put_port(sk))
 H(bool, tcp_is_corked, (const struct sock *sk), return tcp_sk(sk)->nonagle & TCP_NAGLE_CORK)
@@ -197,7 +199,7 @@ H(bool, rt6_is_on_link, (const struct dst_entry *dst), return false)
 H(bool, neighbour6_address, (struct net_device *dev, const u8 *ip, u8 *address), return false)
 H(bool, neighbour6_resolve, (struct net_device *dev, const u8 *ip), return false)
 H(bool, neighbour6_is_resolving, (struct net_device *dev, const u8 *ip), return false)
-H(void, neighbour6_solicit, (struct net_device *dev, const u8 *ip, const u8 *source, bool unicast), )
+H(void, neighbour6_solicit, (struct net_device *dev, const u8 *ip, const u8 *source), )
 H(struct net_device *, nd_neighbour, (const struct neighbour *n, u8 *ip), return NULL)
 H(bool, inet6_is_own, (const struct net_device *dev, const u8 *ip, bool strict), return false)
 #endif
@@ -324,7 +326,7 @@ H(void, notice_abort, (struct ubuf_info *notice), net_zcopy_put_abort(notice, tr
 H(void, notice_copied, (struct ubuf_info *notice), if (notice->ops == &msg_zerocopy_ubuf_ops) uarg_to_msgzc(notice)->zerocopy = 0)
 H(void, skb_zcopy_downgrade_managed, (struct sk_buff *skb), skb_zcopy_downgrade_managed(skb))
 H(struct sock *, skb_owner, (const struct sk_buff *skb), return skb->destructor ? skb->sk : NULL)
-H(bool, socket_is_nonblocking, (const struct socket *sock), return sock->file->f_flags & O_NONBLOCK)
+H(bool, socket_is_nonblocking, (const struct socket *sock), return sock->file && sock->file->f_flags & O_NONBLOCK)
 H(void, socket_support_zc, (struct socket *sock), set_bit(SOCK_SUPPORT_ZC, &sock->flags))
 
 /* data in pages, several packets in one buffer */

@@ -423,6 +423,14 @@ impl<'a, M: Streams> StreamCall<'a, M> {
         state == bindings::socket_state_SS_UNCONNECTED
     }
 
+    /// Returns whether the descriptor blocks (has no `O_NONBLOCK`). A call on it may nevertheless
+    /// not block.
+    pub(crate) fn blocks(&self) -> bool {
+        // SAFETY: The call holds the descriptor. If it has a file, the file is valid during the
+        // call.
+        !unsafe { bindings::socket_is_nonblocking(self.socket) }
+    }
+
     /// Returns whether an `AF_INET6` socket excludes IPv4.
     pub(crate) fn is_v6_only(&self) -> bool {
         // SAFETY: The socket is TCP's, hence of an Internet family. The function makes a single

@@ -13,7 +13,8 @@ use super::{
 };
 use core::{marker::PhantomData, ptr};
 
-/// The value that each buffer in a [`SeqQueue`] carries, with the buffer's sequence numbers.
+/// A value that is stored in each buffer of a [`SeqQueue`], and that holds the buffer's sequence
+/// numbers.
 pub(crate) trait Sequenced: Note {
     /// Returns the buffer's first number. Numbers grow from the head of the queue to its tail,
     /// modulo 2^16.

@@ -66,25 +66,21 @@ pub(super) fn connect<M: Mapped>(
     if let Some(companion) = call.companion() {
         M::look_at_listener(call, companion);
         settle(call, companion);
+        // Whenever `io_uring` is woken, it calls `connect` again, without blocking although the
+        // descriptor blocks. It treats the attempt as still in progress only if the call returns
+        // `EINPROGRESS`.
+        let by_ring = nonblocking && call.blocks();
+        let pending = if by_ring { EINPROGRESS } else { EALREADY };
         match companion.record.phase() {
-            // When `io_uring` is woken, it calls `connect` again without blocking. It treats the
-            // attempt as still in progress only if the call returns `EINPROGRESS`.
-            Phase::Tcp | Phase::Fallback
-                if is_connecting(call.sock().tcp_state()) && companion.record.take_switch() =>
-            {
+            Phase::Tcp | Phase::Fallback if is_connecting(call.sock().tcp_state()) => {
                 return match call.connect(name, nonblocking) {
-                    Err(EALREADY) if nonblocking => Err(EINPROGRESS),
+                    Err(EALREADY) => Err(pending),
                     other => other,
                 };
             }
             Phase::Tcp | Phase::Fallback => {}
             Phase::Listening => return call.connect(name, nonblocking),
-            Phase::Asking | Phase::Connecting => {
-                let woken = companion.sock().shared().asking.take_woken();
-                let is_again = woken && nonblocking;
-                let pending = if is_again { EINPROGRESS } else { EALREADY };
-                return finish(call, nonblocking, pending);
-            }
+            Phase::Asking | Phase::Connecting => return finish(call, nonblocking, pending),
             Phase::Esp if companion.record.tell() => return Err(EISCONN),
             Phase::Esp => return Ok(()),
         }
@@ -109,10 +105,6 @@ pub(super) fn connect<M: Mapped>(
             // As in TCP, a nonblocking call returns `EINPROGRESS` even if the connection is already
             // open.
             if nonblocking && !failed {
-                if let Some(record) = by_tcp {
-                    // This call reports the switch to TCP, so no later call does.
-                    record.take_switch();
-                }
                 Err(EINPROGRESS)
             } else {
                 finish(call, nonblocking, EINPROGRESS)
@@ -170,7 +162,7 @@ fn attempt<M: Mapped>(
     record.tell_again();
     match course {
         Course::Open(plan) => {
-            open(call, companion, &plan)?;
+            open(call, companion, &plan, false)?;
             *attempt = Some(Attempt::new(name, plan.to));
             call.set_asked(true);
         }
@@ -187,11 +179,13 @@ fn attempt<M: Mapped>(
     Ok(())
 }
 
-/// Sends ESP's SYN.
+/// Sends ESP's SYN. `has_port` says that the source port was taken by [`take_port`], and not chosen
+/// by the program.
 fn open<'a, M: Mapped>(
     call: &StreamCall<'a, M>,
     companion: &'a Companion<M>,
     plan: &Plan,
+    has_port: bool,
 ) -> Result<(), Failure> {
     let sock = companion.sock();
     let chosen = plan.ends.source.port;
@@ -209,8 +203,13 @@ fn open<'a, M: Mapped>(
         Ok(()) | Err(EINPROGRESS) => return Ok(()),
         Err(error) => {
             companion.record.set_phase(before);
+            if chosen != 0 {
+                // The port belongs to TCP's socket.
+                sock.shared().binding.mark_released();
+            }
             // The program has chosen a port that already has a connection with this destination.
-            if error == EADDRNOTAVAIL && has_connection(NetState::of(sock.net()), chosen, plan) {
+            let refuses = error == EADDRNOTAVAIL && !has_port;
+            if refuses && has_connection(NetState::of(sock.net()), chosen, plan) {
                 return Err(Failure::Error(EADDRNOTAVAIL));
             }
         }
@@ -233,7 +232,7 @@ fn ask<'a, M: Mapped>(
     // Discards the events and the error of an earlier attempt.
     let _ = sock.take_error();
     let asking = &sock.shared().asking;
-    let _ = (asking.take_news(), asking.take_woken());
+    let _ = asking.take_news();
     attend(companion, wait, query)?;
     NetState::of(sock.net())
         .statistics
@@ -288,7 +287,7 @@ fn look<'a, M: Mapped>(
             Ok(Course::Open(plan)) => {
                 net_state.mapped_askers.leave(sock);
                 attempt.to = plan.to;
-                open(call, companion, &plan)
+                open(call, companion, &plan, attempt.has_port)
             }
             Err(reason) => Err(Failure::Tcp(reason)),
         };
@@ -311,8 +310,7 @@ pub(super) fn take_port<M: Mapped>(call: &StreamCall<'_, M>, companion: &Compani
     let Some(asking) = &mut *attempt else {
         return;
     };
-    let waits = record.phase() == Phase::Asking && call.own_end().port == 0;
-    if waits && call.take_port().is_ok() {
+    if record.phase() == Phase::Asking && call.take_port() {
         asking.has_port = true;
         let mut guard = companion.sock().lock();
         if let Some(ends) = &mut guard.locked().state.mapped {
@@ -358,22 +356,15 @@ fn has_connection(net_state: &NetState, own: u16, plan: &Plan) -> bool {
 fn finish<M: Mapped>(call: &StreamCall<'_, M>, nonblocking: bool, pending: Error) -> Result {
     let companion = call.companion().ok_or(EINVAL)?;
     let mut left = call.sock().send_timeout(nonblocking);
-    let finished = match M::await_backend(call, companion, &mut left) {
+    match M::await_backend(call, companion, &mut left) {
         Ok(Backend::Companion) => {
             companion.record.tell();
             Ok(())
         }
         Ok(_) => finish_by_tcp(call, companion, &mut left, pending),
-        // A nonblocking call does not sleep, so no event has woken it. The events so far are left
-        // for later calls to report.
-        Err(EAGAIN) if nonblocking => return Err(pending),
         Err(EAGAIN) => Err(pending),
         Err(error) => Err(error),
-    };
-    // This call reports the events that have woken it, so later calls must not report them.
-    companion.record.take_switch();
-    companion.sock().shared().asking.take_woken();
-    finished
+    }
 }
 
 /// Waits until TCP's attempt ends, for the rest of the timeout. Another call may end the attempt.
@@ -472,7 +463,7 @@ pub(super) fn advance<M: Mapped>(call: &StreamCall<'_, M>) -> Backend {
             // The peer may have unloaded the module, so it is queried before the next attempt.
             net_state.edp_peers.doubt(&attempt.to);
         }
-        switch(call, record, attempt, reason);
+        switch(call, attempt, reason);
     }
     end_fallback(call, record, &attempt);
     Backend::Tcp
@@ -486,14 +477,8 @@ fn note_tcp<M: Mapped>(call: &StreamCall<'_, M>, reason: Statistic) {
 }
 
 /// Counts the reason for TCP, and sends TCP's SYN in place of ESP's.
-fn switch<M: Mapped>(
-    call: &StreamCall<'_, M>,
-    record: &Record,
-    attempt: &mut Attempt,
-    reason: Statistic,
-) {
+fn switch<M: Mapped>(call: &StreamCall<'_, M>, attempt: &mut Attempt, reason: Statistic) {
     note_tcp(call, reason);
-    record.note_switch();
     match call.connect(attempt.name(), true) {
         // From now on, TCP releases the port if its attempt fails.
         Ok(()) | Err(EINPROGRESS) => attempt.has_port = false,
@@ -523,7 +508,7 @@ fn give_up_asking<M: Mapped>(
     // `connect` has run. Before that, they would find a socket that is not connecting.
     sock.shared().asking.note_news();
     match (failure, &mut *attempt) {
-        (Failure::Tcp(reason), Some(attempt)) => switch(call, record, attempt, reason),
+        (Failure::Tcp(reason), Some(attempt)) => switch(call, attempt, reason),
         (Failure::Error(error), _) => end_attempt(call, record, attempt, error),
         _ => {}
     }

@@ -96,19 +96,20 @@ pub(super) enum Course {
 pub(super) struct Query {
     to: Address,
     nonce: Nonce,
-    /// The IP address of the host. ESP's SYN will state this address and `source`, this host's
-    /// address.
-    ip: IpAddr,
-    source: IpAddr,
+    /// The IP addresses of the host and of this host, which ESP's SYN will state. `None` if the
+    /// host has been told this host's Ethernet address.
+    names: Option<(IpAddr, IpAddr)>,
 }
 
 impl Query {
-    /// Sends the query. With IPv6, first tells the host the address `source`, because the host may
-    /// know this host only by another IPv6 address.
+    /// Sends the query. If necessary, first tells the host which Ethernet address this host has,
+    /// because with IPv6 the host may know this host only by another address.
     pub(super) fn send(self, net_state: &NetState, net: &Net) {
         let section = rcu::Read::enter();
         if let Some(device) = Device::find(net, self.to.ifindex, &section) {
-            route::introduce(device, self.ip, self.source);
+            if let Some((ip, source)) = self.names {
+                route::introduce(device, ip, source);
+            }
             control::ask(device, self.nonce, self.to.mac, net_state);
         }
     }
@@ -265,8 +266,7 @@ impl Candidate {
         *query = known.query().map(|nonce| Query {
             to: peer,
             nonce,
-            ip: self.to,
-            source: hop.source,
+            names: Some((self.to, hop.source)),
         });
         let course = match known {
             Known::Answer(told, _) if told.mapped && (told.mapped_v6 || self.to.is_ipv4()) => {
@@ -285,9 +285,14 @@ impl Candidate {
             }
             Known::Query(_) | Known::Nothing => return Err(Statistic::MappedTcpUnknown),
         };
-        if is_resolved && query.is_none() {
-            // This host did not know the peer's Ethernet address, so the peer may not know this
-            // host's.
+        // The host must know this host's Ethernet address when ESP's SYN arrives. A host that has
+        // just been resolved may not know it, and a host may forget it between two queries.
+        let introduces = match &mut *query {
+            Some(query) if matches!(course, Course::Open(_)) => query.names.take().is_some(),
+            Some(_) => false,
+            None => is_resolved,
+        };
+        if introduces {
             route::introduce(device, self.to, hop.source);
         }
         Ok(course)

@@ -109,8 +109,6 @@ pub(crate) struct Record {
     accepted: bool,
     /// Whether `connect` has reported to the program that the connection is open.
     told: AtomicBool,
-    /// Whether TCP's SYN was sent instead of ESP's, and no `connect` has reported that yet.
-    switched: AtomicBool,
     /// Whether the next `accept` asks TCP before ESP.
     turn: AtomicBool,
     /// The attempt to connect, if there is one. The protocol is chosen with this mutex held.
@@ -130,7 +128,6 @@ impl Record {
             phase: AtomicU8::new(phase as u8),
             accepted,
             told: AtomicBool::new(accepted),
-            switched: AtomicBool::new(false),
             turn: AtomicBool::new(false),
             attempt: KBox::pin_init(new_mutex!(None), GFP_KERNEL_ACCOUNT)?,
         })
@@ -169,21 +166,9 @@ impl Record {
         self.told.swap(true, Relaxed)
     }
 
-    /// Clears `told` and `switched` for a new attempt.
+    /// Clears `told` for a new attempt.
     pub(super) fn tell_again(&self) {
         self.told.store(false, Relaxed);
-        self.switched.store(false, Relaxed);
-    }
-
-    /// Sets `switched`, because TCP's SYN was sent instead of ESP's.
-    pub(super) fn note_switch(&self) {
-        self.switched.store(true, Relaxed);
-    }
-
-    /// Returns whether TCP's SYN was sent instead of ESP's and no `connect` has reported that.
-    /// Clears `switched`.
-    pub(super) fn take_switch(&self) -> bool {
-        self.switched.swap(false, Relaxed)
     }
 
     /// Returns whether `accept` asks TCP before ESP this time.

@@ -120,8 +120,8 @@ impl Unread {
     }
 }
 
-/// The packets that the peer may have in flight. The lock holder writes the promise; the packet
-/// handler reads it while a task owns the socket.
+/// How much this end has allowed the peer to have in flight. Written with the socket locked. The
+/// packet handler also reads it while a task owns the socket.
 #[derive(Default)]
 pub(super) struct Promise {
     /// Number of packets that the peer may send after the last acknowledged sequence number.

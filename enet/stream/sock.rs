@@ -60,8 +60,6 @@ pub(crate) struct Asking {
     key: AtomicU64,
     /// Whether an event has occurred since a call last examined the attempt to connect.
     news: AtomicBool,
-    /// Whether sleeping calls were woken since the last `connect`.
-    woken: AtomicBool,
 }
 
 impl Asking {
@@ -81,11 +79,6 @@ impl Asking {
         self.news.load(Acquire)
     }
 
-    /// Returns whether sleeping calls were woken since the last `connect`, and clears `woken`.
-    pub(crate) fn take_woken(&self) -> bool {
-        self.woken.swap(false, Relaxed)
-    }
-
     /// Stores that an event has occurred, so that the next call examines the attempt to connect.
     pub(crate) fn note_news(&self) {
         self.news.store(true, Release);
@@ -101,7 +94,6 @@ impl Asking {
 /// Wakes the calls that wait for the companion `sock`, so that they examine the attempt to connect.
 pub(crate) fn tell(sock: &Sock<Esp>) {
     let asking = &sock.shared().asking;
-    asking.woken.store(true, Relaxed);
     asking.note_news();
     sock.state_change();
     // A program that waits for `SIGIO` alone makes its next call only after this signal.

@@ -75,8 +75,8 @@ pub struct Outcome {
     pub drop: Option<DropReason>,
     /// Number of data packets to free from the head of the write queue.
     pub acked: u16,
-    /// After the caller frees `acked` packets, it must split the write queue again and call
-    /// [`recut`](super::Connection::recut).
+    /// Whether the caller must split the write queue again, after it has freed `acked` packets, and
+    /// then call [`recut`](super::Connection::recut).
     pub cut: bool,
     /// Whether the packet is the peer's SYN or SYN|ACK. If so, pass its [options](super::Options)
     /// to [`take_answer`](super::Connection::take_answer).

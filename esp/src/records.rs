@@ -24,8 +24,8 @@ use super::seq::Seq;
 use super::state::Failure;
 use super::wire::flags;
 
-/// The longest record that every host accepts, bytes. Smaller values in an option are raised to
-/// this.
+/// Lower bound of the longest record that a host accepts, bytes: every host accepts records of this
+/// length. A smaller value in a peer's option is raised to this.
 pub const LEAST_RECORD: u32 = 65_536;
 
 /// Upper bound of the longest record that a host advertises, bytes.

@@ -404,8 +404,8 @@ proptest! {
         }
     }
 
-    /// In any schedule, while connections wait, each turn is given at most [`HOLD`] after the
-    /// previous one. All senders that keep requesting turns get turns.
+    /// While connections wait, the next turn comes no later than [`HOLD`] after the previous one,
+    /// in any schedule. Every sender that keeps requesting turns gets turns.
     #[test]
     fn waiting_connections_get_turns_in_bounded_time(
         senders in 2..8_usize,

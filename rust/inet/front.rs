@@ -50,50 +50,35 @@ impl<M: Streams> StreamCall<'_, M> {
         unsafe { own_end(self.sock()) }
     }
 
-    /// Returns the state of TCP's socket, loaded with the socket locked. So the caller sees all
-    /// stores of the earlier holders of this lock, and the later holders see all earlier stores of
-    /// the caller.
+    /// Locks TCP's socket, and returns its state. The lock orders memory both ways: the caller sees
+    /// what earlier holders of the lock have stored, and later holders see what the caller stored
+    /// before this call.
     pub(crate) fn ordered_state(&self) -> u8 {
+        self.locked(|_| self.sock().tcp_state())
+    }
+
+    /// Calls `change` with TCP's socket locked.
+    fn locked<T>(&self, change: impl FnOnce(*mut bindings::sock) -> T) -> T {
         let sk = self.sock().as_ptr();
         // SAFETY: The socket is valid. The call may sleep and has not locked the socket.
         unsafe { bindings::lock_sock_nested(sk, 0) };
-        let state = self.sock().tcp_state();
+        let result = change(sk);
         // SAFETY: This call has locked the socket above.
         unsafe { bindings::release_sock(sk) };
-        state
+        result
     }
 
-    /// Binds TCP's socket to a free port, as TCP's `connect` does. The socket may already be bound
-    /// to an address. A socket that leaves the choice of the port to `connect`
-    /// (`IP_BIND_ADDRESS_NO_PORT`) stays without a port.
-    ///
-    /// # Errors
-    ///
-    /// The errors of TCP's `bind`. `EINVAL` if the socket has a port or a connection.
-    pub(crate) fn take_port(&self) -> Result {
-        let own = self.own_end();
-        let mut name = [0_u64; 16];
-        let call = self.inet_ops().bind.ok_or(EOPNOTSUPP)?;
-        let name = name.as_mut_ptr();
-        // SAFETY: The socket is TCP's. The helper writes at most a `sockaddr_in6`, for which the
-        // aligned memory has room, and returns the length of the address, which `bind` reads.
-        to_result(unsafe {
-            let address = own.address.as_ptr();
-            let len = bindings::inet_write_name(name.cast(), self.is_v6(), address, 0, 0);
-            call(self.socket, name.cast(), len)
-        })
+    /// Binds TCP's socket to a free port, as TCP's `connect` does. Returns `false` if no port is
+    /// free, or if the socket has a port or a connection.
+    pub(crate) fn take_port(&self) -> bool {
+        // SAFETY: The socket is TCP's, and is locked.
+        self.locked(|sk| unsafe { bindings::tcp_take_port(sk) })
     }
 
     /// Releases the port that [`Self::take_port`] has bound, unless TCP's socket has a connection.
     pub(crate) fn release_port(&self) {
-        let sk = self.sock().as_ptr();
-        // SAFETY: The socket is TCP's. The call may sleep and has not locked the socket. It locks
-        // the socket, as the function between requires, and then releases it.
-        unsafe {
-            bindings::lock_sock_nested(sk, 0);
-            bindings::tcp_release_port(sk);
-            bindings::release_sock(sk);
-        }
+        // SAFETY: The socket is TCP's, and is locked.
+        self.locked(|sk| unsafe { bindings::tcp_release_port(sk) });
     }
 
     /// Sleeps until `ready` returns true, for `timeout` at most.

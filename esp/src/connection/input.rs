@@ -218,8 +218,8 @@ impl Connection {
     }
 
     /// Completes the handshake of crossed SYNs, with a SYN|ACK that acknowledges our SYN. The
-    /// sender of a SYN may not know our number, but the sender of a SYN|ACK does. So if the two
-    /// packets have different numbers, the number of the SYN|ACK counts.
+    /// peer's SYN may be an old one, but the SYN|ACK proves that its sender has seen our SYN. So if
+    /// the peer's initial number differs between the two, the number of the SYN|ACK counts.
     fn on_crossed_answer(&mut self, header: &Header, now: Nanos, outcome: &mut Outcome) {
         if header.seq != self.receiver.irs() {
             self.receiver = Receiver::new(header.seq, now);

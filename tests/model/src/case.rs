@@ -18,9 +18,9 @@ pub const MSS: u16 = 10;
 /// The condition on which a program begins each message: it has read a number of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Begin {
-    /// Number of bytes to read before the first message.
+    /// Number of bytes that the program reads before it sends its first message.
     pub first: u16,
-    /// Number of bytes to read before each further message.
+    /// Number of bytes that the program reads before it sends each later message.
     pub each: u16,
 }
 

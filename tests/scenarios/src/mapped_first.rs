@@ -25,6 +25,7 @@ scenarios! {
     direct mapped_first_connection_resolves_the_neighbour = resolves;
     direct mapped_first_connection_waits_for_a_late_neighbour = late_neighbour;
     guest mapped_first_connection_does_not_block_poll_epoll_or_a_ring = nonblocking;
+    direct mapped_connect_by_a_ring_outlasts_a_needless_wake = needless_wake;
     direct mapped_first_connections_of_many_threads_share_a_query = threads;
     direct mapped_first_connection_waits_once_for_a_silent_host = silent_host;
     direct mapped_first_connection_waits_again_for_a_host_that_a_rule_names = named_host;
@@ -232,6 +233,27 @@ fn nonblocking() -> Outcome {
         }
     }
     Ok(())
+}
+
+/// A wake makes the ring call `connect` again, which must not end the operation.
+fn needless_wake(lab: &Lab) -> Outcome {
+    addresses(lab)?;
+    Knobs(&lab.a.namespace).set("mapped_wait", LONGEST)?;
+    lab.netem(&["delay", "20ms"])?;
+    let listener = listener(&lab.b, MAPPED, 820, 4)?;
+    let client = stream(&lab.a, MAPPED.0, MAPPED.1)?;
+    let to = internet([10, 0, 0, 2], 820);
+    let fd = Fd(client.as_raw_fd());
+    let connect = opcode::Connect::new(fd, to.as_ptr().cast(), to.len() as u32).build();
+    let mut ring = Ring::new()?;
+    // SAFETY: The address lives until the operation has been waited for.
+    unsafe { ring.start(1, connect) }?;
+    // A new low-water mark wakes those that wait for the socket.
+    for bytes in [2, 1] {
+        client.set_so(libc::SO_RCVLOWAT, bytes)?;
+    }
+    same(ring.wait(1)?.result, 0, "connect")?;
+    accepted_by_esp(&listener, &client)
 }
 
 fn threads(lab: &Lab) -> Outcome {

@@ -117,7 +117,8 @@ fn lost() -> Outcome {
     set_patience(&by_esp)?;
     exchange(&by_esp, &other)?;
     for end in [&by_esp, &other] {
-        // The timeout runs only while data are unacknowledged, so wait until all are acknowledged.
+        // The timeout that is measured below begins with data that are sent below. So nothing that
+        // was sent before may be unacknowledged any more.
         eventually("all is acknowledged", || {
             Ok(end.queued(libc::TIOCOUTQ)? == 0)
         })?;

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Tests zero-copy sends under faults. Packets are lost, or the program's memory changes or is
-//! unmapped. The connection ends, the device's MTU shrinks, the device is removed, or the module is
-//! unloaded.
+//! Tests zero-copy sends under faults: lost packets, memory that the program changes or unmaps, the
+//! end of the connection, a smaller MTU, removal of the device, and unloading of the module.
 
 use std::io::Write;
 use std::num::NonZeroUsize;

@@ -16,7 +16,8 @@ use nix::sys::mman::{mmap_anonymous, munmap, MapFlags, ProtFlags};
 use guest::held_page::PAGE;
 use guest::prelude::*;
 
-/// The smaller number of bytes. For fewer than 64 bytes the kernel uses other instructions.
+/// The smaller of the two sizes that are timed, bytes. The kernel copies both sizes by the same
+/// instructions, but fewer bytes than these by others.
 const FEW: usize = 64;
 
 /// How many times each call is made. The result is the median of their times.

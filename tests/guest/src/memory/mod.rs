@@ -61,8 +61,8 @@ impl<T> Trial<'_, T> {
     /// try has fewer than `n` allocations, so none fails.
     ///
     /// # Errors
-    /// If the call fails for a reason other than a lack of memory, does not succeed the next time,
-    /// or `judge` fails.
+    /// If the call fails for a reason other than a lack of memory, if it fails again when it is
+    /// repeated, or if `judge` fails.
     pub fn run(&self, injection: &Injection) -> Result<Tally> {
         let mut tally = Tally::default();
         for n in 1..MANY {

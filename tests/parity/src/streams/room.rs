@@ -84,8 +84,9 @@ fn stream_writable_edge_after_a_refused_send(side: &Side<'_>, trace: &Trace) -> 
 fn stream_writable_edge_after_a_poll_of_a_full_stream(side: &Side<'_>, trace: &Trace) -> Outcome {
     let (client, server) = small_stream(side, 183)?;
     let full = fill(&client)?;
-    // Adding the full socket to an epoll instance polls the socket. This poll is enough for an edge
-    // later.
+    // Adding the socket to an epoll instance polls the socket, whose send buffer is full. After
+    // this poll an edge is reported once there is room, although no call to send has failed in
+    // between.
     let edge = Epoll::of(&client, OUT | EDGE)?;
     trace.epoll("full", &edge)?;
     read_all(&server, full)?;

@@ -56,7 +56,7 @@ enum End {
     Other,
 }
 
-/// Whether the current lines list a block's instructions.
+/// The parser's state: whether the lines that it reads list the instructions of a block.
 #[derive(Debug, Default)]
 enum Listed {
     #[default]

@@ -55,7 +55,8 @@ pub struct Cell {
     goodput: f64,
     /// The number of senders at which the goodput is least.
     senders: usize,
-    /// The largest number of bytes in the port, over all numbers of senders.
+    /// The most bytes that the port has held at once, in any of the runs with different numbers of
+    /// senders.
     peak: u32,
     drops: u64,
     spurious_requests: u64,

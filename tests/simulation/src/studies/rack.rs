@@ -517,8 +517,8 @@ impl Rack<'_> {
     }
 }
 
-/// Returns the lines of a case with streams: the streams' share of `possible`, which is the largest
-/// goodput of a link, and Jain's index if the case requires one.
+/// Returns the report's lines for a case with streams: the streams' goodput as a share of what the
+/// counted links can carry (`possible` for each link), and Jain's index if the case requires one.
 fn lines_of(shape: &Shape, measured: &Measured, possible: f64, name: &str) -> Vec<Line> {
     let (streams, links) = shape.counted;
     let sum: f64 = measured.rates.iter().take(streams).sum();

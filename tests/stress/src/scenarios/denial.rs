@@ -33,7 +33,7 @@ scenarios! {
     direct dos_blind_packets_do_not_slow_a_stream_down = slowed, needs_icount, within(400);
 }
 
-/// Makes all attacks with guessed numbers that have the same goal.
+/// Makes every attack that guesses numbers and whose goal is `aim`.
 fn guessed(lab: &Lab, aim: Aim) -> Outcome {
     let mut verdict = Ok(());
     for guess in blind::ALL.iter().filter(|guess| guess.aim() == aim) {
