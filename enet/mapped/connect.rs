@@ -99,9 +99,8 @@ pub(super) fn connect<M: Mapped>(
             if let Some(query) = query.take() {
                 query.send(net_state, net);
             }
-            let record = call.companion().map(|companion| &companion.record);
-            let by_tcp = record.filter(|record| record.phase() == Phase::Tcp);
-            let failed = by_tcp.is_some() && call.is_unconnected();
+            let by_tcp = |companion: &Companion<M>| companion.record.phase() == Phase::Tcp;
+            let failed = call.companion().is_some_and(by_tcp) && call.is_unconnected();
             // As in TCP, a nonblocking call returns `EINPROGRESS` even if the connection is already
             // open.
             if nonblocking && !failed {
@@ -480,17 +479,18 @@ fn note_tcp<M: Mapped>(call: &StreamCall<'_, M>, reason: Statistic) {
 fn switch<M: Mapped>(call: &StreamCall<'_, M>, attempt: &mut Attempt, reason: Statistic) {
     note_tcp(call, reason);
     match call.connect(attempt.name(), true) {
-        // From now on, TCP releases the port if its attempt fails.
-        Ok(()) | Err(EINPROGRESS) => attempt.has_port = false,
+        Ok(()) | Err(EINPROGRESS) => {}
         // Another call has begun to connect.
-        Err(EALREADY | EISCONN) if !call.is_unconnected() => attempt.has_port = false,
+        Err(EALREADY | EISCONN) if !call.is_unconnected() => {}
         Err(error) => {
-            if mem::take(&mut attempt.has_port) {
+            if attempt.has_port {
                 call.release_port();
             }
             call.report_error(error);
         }
     }
+    // If TCP's attempt fails later, TCP releases the port.
+    attempt.has_port = false;
 }
 
 /// Ends an attempt's wait for the host without ESP's SYN: sends TCP's SYN, or lets `connect` fail.
