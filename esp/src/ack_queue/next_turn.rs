@@ -7,7 +7,7 @@ use super::super::timers::Nanos;
 use super::slot::{Kind, Position, Turn};
 use super::{AckQueue, List, Slot, MOVES};
 
-/// What the queue does with the head of a list, its first connection.
+/// An action that the queue takes for the head of a list, its first connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     /// The head of the list gets a regular turn.

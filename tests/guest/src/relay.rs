@@ -70,7 +70,7 @@ impl Faults {
     };
 }
 
-/// What the switch does with frames at present.
+/// A way in which the switch handles frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
     /// The switch forwards frames, with faults.

@@ -62,7 +62,8 @@ fn ask(socket: &Socket, family: u16, command: u8, attributes: &[u8]) -> Result<V
             continue;
         }
         let errno = -i32::from_ne_bytes([bytes[16], bytes[17], bytes[18], bytes[19]]);
-        // ESRCH means that the request has succeeded, but that nobody listens to its notification.
+        // ESRCH means that the request has succeeded, and that no socket listens to its
+        // notification.
         let unheard = command == number::OPTIONS_SET && errno == libc::ESRCH;
         ensure!(
             errno == 0 || unheard,

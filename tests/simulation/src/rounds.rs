@@ -20,7 +20,7 @@ pub enum Message {
     Packets(u16, u16),
 }
 
-/// What the senders do: rounds in which they send messages on open connections.
+/// The senders' work: rounds in which they send messages on open connections.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Workload {
     /// The message of each sender in a round.

@@ -47,7 +47,7 @@ pub struct Options {
     pub check: bool,
 }
 
-/// What a case requires of its measured value.
+/// A requirement of a case on its measured value.
 #[derive(Clone, Copy, Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Must {

@@ -43,7 +43,7 @@ pub fn set_patience(connection: &Socket) -> Result<()> {
     Ok(())
 }
 
-/// What a client orders the server to do on a connection.
+/// An order that a client gives the server on a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Order {
     /// Send every byte back, inverted.
