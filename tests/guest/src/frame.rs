@@ -123,6 +123,15 @@ impl EspHeader {
         }
     }
 
+    /// Makes the header of a SYN with `options`. Its sequence number is 7.
+    pub fn syn(source: u16, destination: u16, options: &[u8]) -> Self {
+        Self {
+            length: options.len() as u16,
+            sequence: 7,
+            ..Self::new(source, destination, flag::SYN)
+        }
+    }
+
     /// Encodes the header and a payload.
     pub fn packet(&self, payload: &[u8]) -> Vec<u8> {
         let mut packet = edp(self.source, self.destination, self.length, &[]);
@@ -265,6 +274,17 @@ impl PacketSocket {
                 return Ok(frame[..length].to_vec());
             }
         }
+    }
+
+    /// Waits for an ESP packet whose header `wanted` accepts, and returns the header. Drops other
+    /// frames.
+    ///
+    /// # Errors
+    /// If none comes within [`patience`].
+    pub fn wait_for_esp(&self, wanted: impl Fn(&EspHeader) -> bool) -> Result<EspHeader> {
+        let header = |frame: &[u8]| EspHeader::of_frame(frame).filter(|header| wanted(header));
+        let frame = self.wait_for(patience(), |frame| header(frame).is_some())?;
+        header(&frame).context("no ESP")
     }
 
     /// Sends an EDP echo request to `to`, and checks that no other EDP packet comes before the echo

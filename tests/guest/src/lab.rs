@@ -505,20 +505,32 @@ impl Lab {
         Ok(())
     }
 
-    /// Gives each host an IPv6 address: `a` fd00::1 and `b` fd00::2. Each has a permanent entry for
-    /// the other, and for the station fd00::63, which does not exist.
+    /// Gives each host an IPv6 address: `a` fd00::1 and `b` fd00::2.
     ///
     /// # Errors
     /// If the kernel refuses an address.
     pub fn give_ip6_addresses(&self) -> Result<()> {
-        for (host, own, other, far) in [(&self.a, 1, 2, self.b.mac), (&self.b, 2, 1, self.a.mac)] {
+        for (host, number) in [(&self.a, 1), (&self.b, 2)] {
             (host.namespace).ip(&format!(
-                "address add fd00::{own}/64 dev {DEVICE} nodad\n\
-                 neigh add fd00::{other} lladdr {} dev {DEVICE} nud permanent\n\
-                 neigh add fd00::63 lladdr {} dev {DEVICE} nud permanent\n",
-                print_mac(far),
-                print_mac(NOBODY)
+                "address add fd00::{number}/64 dev {DEVICE} nodad\n"
             ))?;
+        }
+        Ok(())
+    }
+
+    /// Gives each host permanent entries for the other host's IPv6 address and for the station
+    /// fd00::63, which does not exist.
+    ///
+    /// # Errors
+    /// If the kernel refuses an entry.
+    pub fn give_ip6_neighbours(&self) -> Result<()> {
+        for (host, other, far) in [(&self.a, 2, self.b.mac), (&self.b, 1, self.a.mac)] {
+            for (number, mac) in [(other, far), (63, NOBODY)] {
+                (host.namespace).ip(&format!(
+                    "neigh add fd00::{number} lladdr {} dev {DEVICE} nud permanent\n",
+                    print_mac(mac)
+                ))?;
+            }
         }
         Ok(())
     }

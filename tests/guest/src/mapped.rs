@@ -16,12 +16,7 @@ pub const PLAIN: (i32, i32) = (libc::AF_INET, libc::IPPROTO_TCP);
 /// Gives each host an IPv4 and an IPv6 address: `a` 10.0.0.1 and fd00::1, `b` 10.0.0.2 and fd00::2.
 pub fn addresses(lab: &Lab) -> Outcome {
     lab.give_ip_addresses()?;
-    for (host, number) in [(&lab.a, 1), (&lab.b, 2)] {
-        (host.namespace).ip(&format!(
-            "address add fd00::{number}/64 dev {DEVICE} nodad\n"
-        ))?;
-    }
-    Ok(())
+    lab.give_ip6_addresses()
 }
 
 /// Returns the address fd00::`number`.
@@ -143,19 +138,10 @@ pub fn option6(from: Ipv6Addr, to: Ipv6Addr, port: u16) -> Vec<u8> {
 /// If no answer arrives.
 pub fn answer_to(lab: &Lab, options: &[u8], from: u16, to: u16) -> Result<u8> {
     let wire = lab.a.packets(ETH_P_ESP)?;
-    let syn = EspHeader {
-        source: from,
-        destination: to,
-        length: options.len() as u16,
-        sequence: 7,
-        acknowledgement: 0,
-        flags: flag::SYN,
-    };
-    let packet = syn.packet(options);
+    let packet = EspHeader::syn(from, to, options).packet(options);
     wire.send(&ethernet(lab.b.mac, lab.a.mac, ETH_P_ESP, &packet))?;
-    let wanted = |frame: &[u8]| EspHeader::of_frame(frame).filter(|got| got.destination == from);
-    let frame = wire.wait_for(patience(), |frame| wanted(frame).is_some())?;
-    Ok(wanted(&frame).context("no ESP")?.flags)
+    let answer = wire.wait_for_esp(|header| header.destination == from)?;
+    Ok(answer.flags)
 }
 
 /// The file of the rules that say which connections ESP may carry.

@@ -40,7 +40,7 @@ pub mod meminfo {
 #[derive(Debug)]
 pub struct Socket(OwnedFd);
 
-/// What [`Socket::receive_message`] returns.
+/// A message that [`Socket::receive_message`] has received.
 #[derive(Debug)]
 pub struct Received {
     /// The call's return value.

@@ -271,8 +271,10 @@ impl Work for Comparison {
         }
         let v6 = path == Path::Esp6;
         if v6 {
-            tcp.give_ip6_addresses()?;
-            mapped.give_ip6_addresses()?;
+            for lab in [&tcp, &mapped] {
+                lab.give_ip6_addresses()?;
+                lab.give_ip6_neighbours()?;
+            }
         }
         // Each of the two kinds of sockets has a lab of its own, since TCP keeps a port in use
         // after its connection has ended.

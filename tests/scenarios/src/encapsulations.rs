@@ -150,7 +150,8 @@ fn lines_of(lines: &str, own: u8, other: u8) -> String {
 /// Gives both hosts IPv4 and IPv6 addresses, with permanent neighbour entries.
 fn give_addresses(lab: &Lab) -> Outcome {
     lab.give_ip_addresses()?;
-    lab.give_ip6_addresses()
+    lab.give_ip6_addresses()?;
+    lab.give_ip6_neighbours()
 }
 
 /// Sets features of a device.

@@ -126,11 +126,7 @@ fn flood(lab: &Lab) -> Outcome {
 pub fn await_cookies(victim: &Host, wire: &PacketSocket, port: u16) -> Outcome {
     let mut source = 3100;
     while victim.counter("EspOutCookies")? == 0 {
-        let syn = EspHeader {
-            sequence: 7,
-            length: OPTIONS.len() as u16,
-            ..EspHeader::new(source, port, flag::SYN)
-        };
+        let syn = EspHeader::syn(source, port, &OPTIONS);
         wire.send(&ethernet(
             victim.mac,
             station::MAC,

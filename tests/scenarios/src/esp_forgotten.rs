@@ -26,21 +26,13 @@ fn forget(wire: &PacketSocket, peer: &Host, host: &Host, last: &EspHeader) -> Re
     wire.send(&frame).context("a reset in another's name")
 }
 
-/// Waits for the next header on `wire` that `wanted` accepts.
-fn overheard(wire: &PacketSocket, wanted: impl Fn(&EspHeader) -> bool) -> Result<EspHeader> {
-    let frame = wire.wait_for(patience(), |frame| {
-        EspHeader::of_frame(frame).is_some_and(|header| wanted(&header))
-    })?;
-    EspHeader::of_frame(&frame).context("a frame without header")
-}
-
 /// In this test data and a FIN reach a host that has forgotten the connection. So the sender must
 /// get an error instead of a clean end.
 fn lost_data(lab: &Lab) -> Outcome {
     let wire = lab.a.packets(ETH_P_ESP)?;
     let (client, server) = lab.esp_pair(640)?;
     drop(server);
-    let end = overheard(&wire, |header| header.flags & flag::FIN != 0)?;
+    let end = wire.wait_for_esp(|header| header.flags & flag::FIN != 0)?;
     ensure!(client.receive(&mut [0; 8], 0)? == 0, "bytes from nowhere");
     lab.b
         .await_proc("esp", |text| text.contains("fin-wait-2"))?;
@@ -103,7 +95,7 @@ fn restarted(lab: &Lab) -> Outcome {
     let wire = lab.b.packets(ETH_P_ESP)?;
     client.send_all(b"last words")?;
     server.receive_exact(&mut [0; 10])?;
-    let last = overheard(&wire, |header| header.length > 0)?;
+    let last = wire.wait_for_esp(|header| header.length > 0)?;
     // Wait until the server's host has acknowledged every byte. Then no acknowledgement is in
     // flight that could arrive after the restart, and that the restarted host would answer with a
     // reset.

@@ -79,26 +79,13 @@ impl<'a> Station<'a> {
 
     /// Returns the next packet to `port` with one of `flags`.
     fn next(&self, port: u16, flags: u8) -> Result<EspHeader> {
-        let wanted = |frame: &[u8]| {
-            EspHeader::of_frame(frame)
-                .filter(|header| header.destination == port && header.flags & flags != 0)
-        };
-        let frame = self
-            .wire
-            .wait_for(patience(), |frame| wanted(frame).is_some())?;
-        wanted(&frame).context("no ESP")
+        self.wire
+            .wait_for_esp(|header| header.destination == port && header.flags & flags != 0)
     }
 
     /// Sends a SYN with `options` from `port`, waits for the answer and acknowledges it.
     fn open(&self, port: u16, to: u16, options: &[u8]) -> Result<EspHeader> {
-        let syn = EspHeader {
-            source: port,
-            destination: to,
-            length: options.len() as u16,
-            sequence: 7,
-            acknowledgement: 0,
-            flags: flag::SYN,
-        };
+        let syn = EspHeader::syn(port, to, options);
         self.send(&syn, options)?;
         let answer = self.next(port, flag::SYN).context("an answer to the SYN")?;
         ensure!(answer.acknowledgement == 8, "{answer:?}");

@@ -61,10 +61,7 @@ fn next_packet(client: &Socket, server: &Socket, wire: &PacketSocket) -> Result<
         from.send_all(b"listen")?;
         to.receive_exact(&mut [0; 6])?;
     }
-    let frame = wire.wait_for(patience(), |frame| {
-        EspHeader::of_frame(frame).is_some_and(|header| header.source == 910 && header.length == 6)
-    })?;
-    let seen = EspHeader::of_frame(&frame).context("a frame without header")?;
+    let seen = wire.wait_for_esp(|header| header.source == 910 && header.length == 6)?;
     Ok(EspHeader {
         source: seen.destination,
         destination: seen.source,

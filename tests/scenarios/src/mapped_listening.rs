@@ -101,12 +101,7 @@ fn destroyed_above_a_child(lab: &Lab) -> Outcome {
         wire.send(&ethernet(lab.b.mac, NOBODY, ETH_P_ESP, &packet))
     };
     let answer = |wanted: u8| -> Result<EspHeader> {
-        let with = |frame: &[u8]| {
-            EspHeader::of_frame(frame)
-                .filter(|header| header.destination == OWN && header.flags & wanted != 0)
-        };
-        let frame = wire.wait_for(patience(), |frame| with(frame).is_some())?;
-        with(&frame).context("no ESP")
+        wire.wait_for_esp(|header| header.destination == OWN && header.flags & wanted != 0)
     };
     send(
         flag::SYN,
@@ -176,15 +171,8 @@ fn changing_syn(lab: &Lab) -> Outcome {
     let mut ring = Ring::new(lab.a.packets(ETH_P_ESP)?)?;
     for send in 0..sends {
         for frame in 0..FRAMES {
-            let syn = EspHeader {
-                source: 10_000 + send * FRAMES + frame,
-                destination: PORT,
-                length: options.len() as u16,
-                sequence: 7,
-                acknowledgement: 0,
-                flags: flag::SYN,
-            };
-            let packet = syn.packet(&options);
+            let source = 10_000 + send * FRAMES + frame;
+            let packet = EspHeader::syn(source, PORT, &options).packet(&options);
             let put = ring.put(&ethernet(lab.b.mac, lab.a.mac, ETH_P_ESP, &packet));
             ensure!(put, "the ring is full");
         }
