@@ -69,7 +69,7 @@ Next:
   make shell      a shell in such a guest, to try it by hand
   make bench      the same for more sizes and links; make incast for more senders and other TCPs
   make programs   more programs, unchanged
-  make install    the module for this machine's kernel; then README.md, \"Load\"";
+  make install    the module for this machine's kernel; then README.md, \"Install\"";
 
 /// Formats the page; `file` is the path of the picture.
 pub fn page(release: &str, panels: &[Panel], file: &Path) -> String {
