@@ -64,7 +64,7 @@ newest_image() {
 # refuse_old RELEASE: if the kernel is too old, ends with a message that names a newer one.
 refuse_old() {
     is_recent "$1" ||
-        die "kernel $1 is too old: enet needs Linux $oldest or newer, built with Rust. On Debian 13, which has one in trixie-backports: 'apt install -t trixie-backports $(newest_image "$1")', restart, and try again. Debian 12 and Debian 13's own kernels are older; docs/kernels.md lists what is tested"
+        die "kernel $1 is too old: enet needs Linux $oldest or newer, built with Rust. On Debian 13, which has one in trixie-backports: 'apt install -t trixie-backports $(newest_image "$1")', restart, and try again. If apt does not know that suite, README.md, Install, has the line that adds it. Debian 12 and Debian 13's own kernels are older; docs/kernels.md lists what is tested"
 }
 
 # is_newer RELEASE: succeeds if the kernel is newer than all supported ones.

@@ -23,7 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(900);
 
 /// Beginnings of lines in README that are meant for the machine on which the project is built.
 /// These lines are not typed, because they have been run already to make the guest.
-const TYPED_BEFORE: [&str; 2] = ["make ", "apt "];
+const TYPED_BEFORE: [&str; 3] = ["make ", "apt ", "echo 'deb "];
 
 /// The mark of a command in README that runs on one host until it is interrupted.
 const SERVES: &str = "# on one host";
