@@ -2,24 +2,21 @@
 
 //! `enet exporter`: serves metrics to Prometheus.
 
-use std::net::{SocketAddr, TcpListener};
-use std::thread;
-use std::time::Duration;
-
 use anyhow::{Context, Result};
 use clap::Args;
 
 use crate::endpoint::Names;
-use crate::http::{self, Answer};
+use crate::http::Answer;
+use crate::listen::Listen;
 use crate::sockets::{self, Protocol};
-use crate::{counters, metrics, output, proc_file};
+use crate::{counters, metrics, output, proc_file, server};
 
 /// Arguments of `exporter`.
 #[derive(Debug, Args)]
 pub struct ExporterArgs {
-    /// Address and port to listen on
+    /// Address or name, and port to listen on; :PORT is all addresses
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9817")]
-    listen: SocketAddr,
+    listen: Listen,
 
     /// Print the metrics once, instead of serving them
     #[arg(long, conflicts_with = "listen")]
@@ -35,23 +32,12 @@ impl ExporterArgs {
         if self.once {
             return output::print(&metrics()?);
         }
-        let listener = TcpListener::bind(self.listen)
-            .with_context(|| format!("listening on {}", self.listen))?;
-        let address = listener.local_addr().context("the address of the server")?;
-        eprintln!("enet: serving metrics at http://{address}/metrics");
-        loop {
-            match listener.accept() {
-                // Errors of a client are ignored, because a client may close the connection or
-                // stall.
-                Ok((client, _)) => drop(http::serve(client, answer)),
-                Err(error) => {
-                    eprintln!("enet: accepting a client: {error}");
-                    // The wait prevents a busy loop: without descriptors or memory, the next
-                    // attempt would fail at once, too.
-                    thread::sleep(Duration::from_secs(1));
-                }
-            }
+        let listeners = self.listen.bind()?;
+        for listener in &listeners {
+            let address = listener.local_addr().context("the address of the server")?;
+            eprintln!("enet: serving metrics at http://{address}/metrics");
         }
+        match server::serve(&listeners, answer).context("serving metrics")? {}
     }
 }
 

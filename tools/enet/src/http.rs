@@ -3,16 +3,8 @@
 //! Implements the part of HTTP/1.0 that a scraper of metrics needs. Each connection carries one
 //! request.
 
-use std::io::{self, ErrorKind, Read, Write};
-use std::net::TcpStream;
-use std::time::{Duration, Instant};
-
 /// Maximum length of a request's head in bytes.
 const LONGEST: usize = 8 << 10;
-
-/// Maximum time per client. Clients are served one after the other, so a slow client must not delay
-/// the next clients for long.
-const PATIENCE: Duration = Duration::from_secs(2);
 
 /// An HTTP response.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,28 +41,26 @@ impl Answer {
 
     fn print(&self, with_body: bool) -> String {
         format!(
-            "HTTP/1.0 {}\r\nContent-Type: {}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{}",
+            "HTTP/1.0 {}\r\nContent-Type: {}\r\nContent-Length: {}\r\n{}Connection: close\r\n\r\n{}",
             self.status,
             self.kind,
             self.body.len(),
+            if self.status.starts_with("405") {
+                "Allow: GET, HEAD\r\n"
+            } else {
+                ""
+            },
             if with_body { &self.body } else { "" }
         )
     }
 }
 
-/// Reads a request and answers it. `metrics` produces the response for `/metrics`.
-///
-/// # Errors
-/// If the client closes the connection, or exceeds the time limit.
-pub fn serve(mut client: TcpStream, metrics: impl FnOnce() -> Answer) -> io::Result<()> {
-    let head = read_head(&mut client)?;
-    let text = respond(&head, metrics);
-    client.set_write_timeout(Some(PATIENCE))?;
-    client.write_all(text.as_bytes())
-}
-
 /// Returns the response to a request with the head `head`.
 pub fn respond(head: &str, metrics: impl FnOnce() -> Answer) -> String {
+    if head.len() > LONGEST {
+        let status = "431 Request Header Fields Too Large";
+        return Answer::plain(status, "The request is too long.").print(true);
+    }
     let mut words = head.lines().next().unwrap_or_default().split(' ');
     let (method, target) = (words.next().unwrap_or_default(), words.next());
     let Some(target) = target else {
@@ -88,35 +78,29 @@ pub fn respond(head: &str, metrics: impl FnOnce() -> Answer) -> String {
     answer.print(method == "GET")
 }
 
-/// Reads the request up to the empty line, or up to the end of the request.
-fn read_head(client: &mut TcpStream) -> io::Result<String> {
-    let end = Instant::now() + PATIENCE;
-    let mut head = Vec::new();
-    let mut piece = [0; 1024];
-    loop {
-        let left = end.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Err(ErrorKind::TimedOut.into());
-        }
-        client.set_read_timeout(Some(left))?;
-        let length = client.read(&mut piece)?;
-        head.extend_from_slice(&piece[..length]);
-        let ended = head.windows(4).any(|bytes| bytes == b"\r\n\r\n")
-            || head.windows(2).any(|bytes| bytes == b"\n\n");
-        if length == 0 || ended {
-            return Ok(String::from_utf8_lossy(&head).into_owned());
-        }
-        if head.len() > LONGEST {
-            return Err(ErrorKind::InvalidData.into());
-        }
+/// The head of a request, of which pieces arrive.
+#[derive(Debug, Default)]
+pub struct Head(Vec<u8>);
+
+impl Head {
+    /// Returns whether nothing has arrived.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Adds `piece`, or the end of the request if it is empty. Returns the head when it is
+    /// complete, or longer than a server must take.
+    pub fn add(&mut self, piece: &[u8]) -> Option<String> {
+        self.0.extend_from_slice(piece);
+        let ended = self.0.windows(4).any(|bytes| bytes == b"\r\n\r\n")
+            || self.0.windows(2).any(|bytes| bytes == b"\n\n");
+        let complete = piece.is_empty() || ended || self.0.len() > LONGEST;
+        complete.then(|| String::from_utf8_lossy(&self.0).into_owned())
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::net::TcpListener;
-    use std::thread;
-
     use super::*;
 
     fn answer() -> Answer {
@@ -141,38 +125,29 @@ mod tests {
             let text = respond(request, answer);
             assert!(text.starts_with(&format!("HTTP/1.0 {status} ")), "{text}");
         }
+        let post = respond("POST / HTTP/1.0", answer);
+        assert!(post.contains("\r\nAllow: GET, HEAD\r\n"), "{post}");
         let failure = respond("GET /metrics HTTP/1.0", || Answer::failure("broken"));
         assert!(failure.starts_with("HTTP/1.0 500 "), "{failure}");
     }
 
     #[test]
-    fn a_client_is_answered_over_a_connection() {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap();
-        let client = thread::spawn(move || {
-            let mut stream = TcpStream::connect(address).unwrap();
-            // The request is sent in two pieces, like the request of a slow client.
-            stream.write_all(b"GET /metrics HTTP/1.0\r\n").unwrap();
-            stream.write_all(b"\r\n").unwrap();
-            let mut text = String::new();
-            stream.read_to_string(&mut text).unwrap();
-            text
-        });
-        serve(listener.accept().unwrap().0, answer).unwrap();
-        assert!(client.join().unwrap().ends_with("up 1\n"));
-    }
-
-    #[test]
-    fn an_endless_request_is_given_up() {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap();
-        let client = thread::spawn(move || {
-            let mut stream = TcpStream::connect(address).unwrap();
-            // The server closes the connection during this loop, which ends the loop.
-            while stream.write_all(&[b'a'; 1024]).is_ok() {}
-        });
-        let served = serve(listener.accept().unwrap().0, answer);
-        assert_eq!(served.unwrap_err().kind(), ErrorKind::InvalidData);
-        client.join().unwrap();
+    fn heads_end_at_an_empty_line_or_when_they_are_too_long() {
+        for (pieces, complete) in [
+            (vec!["GET / HTTP/1.0\r\n", "Host: a\r\n\r", "\n"], true),
+            (vec!["GET / HTTP/1.0\n\n"], true),
+            (vec!["GET / HTTP/1.0\r\n", ""], true),
+            (vec!["GET / HTTP/1.0\r\n"], false),
+            (vec!["GET"], false),
+        ] {
+            let mut head = Head::default();
+            let last = pieces.iter().map(|piece| head.add(piece.as_bytes())).last();
+            let whole = complete.then(|| pieces.concat());
+            assert_eq!(last.unwrap(), whole, "{pieces:?}");
+        }
+        let mut head = Head::default();
+        let long = (0..100).find_map(|_| head.add(&[b'a'; 1000])).unwrap();
+        assert!(long.len() <= LONGEST + 1000);
+        assert!(respond(&long, answer).starts_with("HTTP/1.0 431 "));
     }
 }
