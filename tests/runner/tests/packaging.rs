@@ -4,7 +4,11 @@
 
 mod pages;
 
-use pages::{files, read};
+use std::fs;
+use std::process::Command;
+
+use pages::{files, read, root};
+use tempfile::TempDir;
 
 /// Returns the documents that tell commands of apt, and the scripts whose messages do.
 fn with_commands() -> Vec<String> {
@@ -46,4 +50,38 @@ fn a_suite_is_installed_from_after_its_source_is_added() {
             "{name} does not say where trixie-backports comes from"
         );
     }
+}
+
+/// Returns what packaging/enet-policy writes for a file of rules, and whether it succeeds.
+fn loaded(rules: &str) -> (String, bool) {
+    let directory = TempDir::new().unwrap();
+    let place = directory.path();
+    fs::write(place.join("rules"), rules).unwrap();
+    let script = "mkfifo policy && exec 3<>policy && \"$0\" rules policy; good=$?
+        echo end >policy; sed '/^end$/Q' <&3; exit $good";
+    let output = Command::new("sh")
+        .args(["-c", script])
+        .arg(fs::canonicalize(root().join("packaging/enet-policy")).unwrap())
+        .current_dir(place)
+        .output()
+        .unwrap();
+    let written = String::from_utf8(output.stdout).unwrap();
+    (written, output.status.success())
+}
+
+#[test]
+fn rules_replace_those_of_the_namespace_and_deny_first() {
+    let rules = "# ours\nallow 10.0.0.0/24 0-65535\n\ndeny 10.0.0.9/32 80-90\nallow fd00::/64 1-2";
+    let wanted =
+        "flush 0\ndeny 10.0.0.9/32 80-90 0\nallow 10.0.0.0/24 0-65535 0\nallow fd00::/64 1-2 0\n";
+    assert_eq!(loaded(rules), (wanted.to_owned(), true));
+}
+
+/// Otherwise ESP would carry what a misspelt line was to deny.
+#[test]
+fn a_line_that_is_no_rule_leaves_all_to_tcp() {
+    let (written, is_good) = loaded("deny 10.0.0.9/32 80-90 7\nallow 10.0.0.0/24 0-65535\n");
+    assert!(!is_good);
+    let wanted = "flush 0\nallow 10.0.0.0/24 0-65535 0\ndeny 0.0.0.0/0 0-65535 0\n";
+    assert_eq!(written, wanted);
 }

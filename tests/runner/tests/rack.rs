@@ -175,7 +175,8 @@ fn a_host_gets_what_it_has_in_the_new_version() {
     ];
     assert_eq!(packages(&outcome), wanted);
     let log = &outcome.log;
-    assert!(log.ends_with("systemctl start redis-server\n"), "{log}");
+    let end = "systemctl restart enet-policy\nsysctl -q --system\nsystemctl start redis-server\n";
+    assert!(log.ends_with(end), "{log}");
     let source = fs::read_to_string(stage.0.path().join("apt/sources.list.d/enet.list"));
     assert_eq!(source.unwrap(), "deb [trusted=yes] http://www/enet ./\n");
 }
