@@ -167,16 +167,29 @@ mod tests {
         assert!(without_module().ends_with("enet_module_loaded 0\n"));
     }
 
-    /// The packaged alerts use only metrics that are exported.
-    #[test]
-    fn alerts_name_metrics_that_are_exported() {
-        let rules = include_str!("../../../docs/prometheus/enet.rules.yml");
+    /// The metrics of a new module without sockets.
+    fn all_exported() -> String {
         let text = counters::names().map(|name| format!("{name} 0\n"));
         let counters = counters::parse(&text.collect::<String>()).unwrap();
-        let exported = print("1", &counters, &[]);
-        let expressions = rules.lines().filter(|line| line.contains("expr: "));
+        print("1", &counters, &[])
+    }
+
+    /// Returns the expressions of the packaged alerts.
+    fn expressions() -> Vec<&'static str> {
+        let rules = include_str!("../../../docs/prometheus/enet.rules.yml");
+        let lines = rules.lines().map(str::trim);
+        lines
+            .filter_map(|line| line.strip_prefix("expr: "))
+            .collect()
+    }
+
+    /// The packaged alerts use only metrics that are exported. `mk/lint` tests what they mean.
+    #[test]
+    fn alerts_name_metrics_that_are_exported() {
+        let exported = all_exported();
         let is_part = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
-        let named: Vec<_> = expressions
+        let named: Vec<_> = expressions()
+            .into_iter()
             .flat_map(|line| line.split(|letter| !is_part(letter)))
             .filter(|word| word.starts_with("enet_"))
             .collect();
@@ -185,6 +198,44 @@ mod tests {
             let kind = format!("# TYPE {name} ");
             assert!(exported.contains(&kind), "nothing exports {name}");
         }
+    }
+
+    /// Their labels are those of the metrics, or of the job that docs/operations.md configures.
+    #[test]
+    fn alerts_name_labels_that_are_exported() {
+        let exported = all_exported();
+        let operations = include_str!("../../../docs/operations.md");
+        let mut checked = 0;
+        for expression in expressions() {
+            for (before, rest) in expression
+                .match_indices('{')
+                .map(|(at, _)| expression.split_at(at))
+            {
+                let name =
+                    before.rsplit(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
+                let name = name.into_iter().next().unwrap();
+                let (label, value) = rest[1..].split_once(['=', '!', '~']).unwrap();
+                if name == "up" {
+                    let job = value.trim_matches('"').split('"').next().unwrap();
+                    assert_eq!(label, "job");
+                    let configured = format!("  - job_name: {job}\n");
+                    assert!(operations.contains(&configured), "no {configured:?}");
+                } else {
+                    let mut samples = exported
+                        .lines()
+                        .filter(|line| line.starts_with(&format!("{name}{{")));
+                    let sample = samples
+                        .next()
+                        .unwrap_or_else(|| panic!("{name} has no labels"));
+                    assert!(
+                        sample.contains(&format!("{label}=\"")),
+                        "{name} has no label {label}"
+                    );
+                }
+                checked += 1;
+            }
+        }
+        assert!(checked >= 3, "{checked}");
     }
 
     /// Each metric's help and type appear once, before its samples, as the format requires.
