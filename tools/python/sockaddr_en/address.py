@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import errno
+import operator
 import re
 import socket
 import struct
@@ -43,12 +44,13 @@ class Address:
     port: int
 
     def __post_init__(self) -> None:
+        if not isinstance(self.mac, bytes):
+            raise TypeError(f"an Ethernet address is bytes, not {type(self.mac).__name__}")
         if len(self.mac) != 6:
             raise ValueError(f"an Ethernet address has 6 bytes, not {len(self.mac)}")
-        if not 0 <= self.interface < 1 << 32:
+        if not 0 <= operator.index(self.interface) < 1 << 32:
             raise ValueError(f"{self.interface} is not the number of an interface")
-        if not 0 <= self.port < 1 << 16:
-            raise ValueError(f"{self.port} is not a port: it is not from 0 to 65535")
+        _check_port(self.port)
 
     @classmethod
     def parse(cls, text: str) -> Address:
@@ -56,6 +58,8 @@ class Address:
 
         Raises `ValueError` for other text, and `OSError` (`ENODEV`) if no interface has the name.
         """
+        if not isinstance(text, str):
+            raise TypeError(f"an address is text, not {type(text).__name__}")
         host, colon, port = text.rpartition(":")
         if not colon or not re.fullmatch("[0-9]+", port) or int(port) > 65535:
             raise _bad(text, "it ends in no port from 0 to 65535")
@@ -98,6 +102,11 @@ class Address:
         except OSError:
             interface = str(self.interface)
         return f"{host}%{interface}:{self.port}"
+
+
+def _check_port(port: int) -> None:
+    if not 0 <= operator.index(port) < 1 << 16:
+        raise ValueError(f"{port} is not a port: it is not from 0 to 65535")
 
 
 def _interface(text: str, interface: str) -> int:

@@ -60,6 +60,11 @@ class AddressTest(unittest.TestCase):
             with self.assertRaises(ValueError):
                 Address(*fields)
 
+    def test_fields_of_wrong_types_are_refused(self):
+        for fields in [("abcdef", 0, 1), (bytearray(6), 0, 1), (MAC, 1.5, 1), (MAC, "1", 1), (MAC, 1, 1.0), (MAC, 1, None)]:
+            with self.subTest(fields), self.assertRaises(TypeError):
+                Address(*fields)
+
     def test_hosts_are_looked_up(self):
         lookup = sockaddr_en.lookup
         self.assertEqual(lookup("02:00:00:00:00:01%lo", 7), Address(MAC, LO, 7))
