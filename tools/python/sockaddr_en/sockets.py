@@ -6,24 +6,27 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import operator
 import os
 import select
 import socket
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, overload
 
 from .address import Address, _family
+from .messages import Ancillary, Message, _place
 
 _libc = ctypes.CDLL(None, use_errno=True)
 for _name in ("bind", "connect", "accept4", "getsockname", "getpeername"):
     getattr(_libc, _name).restype = ctypes.c_int
-for _name in ("sendto", "recvfrom"):
+for _name in ("sendto", "recvfrom", "sendmsg", "recvmsg"):
     getattr(_libc, _name).restype = ctypes.c_ssize_t
 
 #: The size of `struct sockaddr_storage`, which holds an address of any family.
 _ROOM = 128
-_CONNECTING = (errno.EINPROGRESS, errno.EALREADY, errno.EINTR)
+_INT_MAX = (1 << 31) - 1
+_CONNECTING = (errno.EINPROGRESS, errno.EALREADY)
 
 
 def _check(result: int) -> int:
@@ -41,8 +44,12 @@ class Socket(socket.socket):
     """
 
     def __init__(self, type: int = socket.SOCK_STREAM, fileno: int | None = None) -> None:
+        """Opens a socket. With `fileno`, takes over that descriptor, which knows its own type."""
         try:
-            super().__init__(_family(), type, 0, fileno)
+            if fileno is None:
+                super().__init__(_family(), type, 0)
+            else:
+                super().__init__(_family(), -1, -1, fileno)
         except OSError as error:
             if error.errno != errno.EAFNOSUPPORT:
                 raise
@@ -60,7 +67,10 @@ class Socket(socket.socket):
         try:
             _check(_libc.connect(self.fileno(), raw, len(raw)))
         except OSError as error:
-            if error.errno not in _CONNECTING or self.gettimeout() == 0:
+            # As in `socket.socket`: without a time out, the kernel itself waits, at most for
+            # SO_SNDTIMEO. A signal ends that wait.
+            interrupted = error.errno == errno.EINTR and self.gettimeout() != 0
+            if not interrupted and not (error.errno in _CONNECTING and self.gettimeout()):
                 raise
             self._wait(select.POLLOUT, self._deadline())
             number = self.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
@@ -84,10 +94,16 @@ class Socket(socket.socket):
         raw, size = _buffer()
         flags = socket.SOCK_CLOEXEC
         fd = self._retry(select.POLLIN, lambda: _libc.accept4(self.fileno(), raw, size, flags))
-        accepted = type(self)(self.type, fileno=fd)
+        accepted = self._wrap(fd)
         if socket.getdefaulttimeout() is None and self.gettimeout():
             accepted.setblocking(True)
         return accepted, _address(raw, size)
+
+    def dup(self) -> Socket:
+        """Returns a socket with a duplicate of the descriptor, which child processes do not inherit."""
+        copy = self._wrap(os.dup(self.fileno()))
+        copy.settimeout(self.gettimeout())
+        return copy
 
     def getsockname(self) -> Address:
         """Returns the address that the socket is bound to."""
@@ -101,42 +117,100 @@ class Socket(socket.socket):
         _check(_libc.getpeername(self.fileno(), raw, size))
         return _address(raw, size)
 
+    @overload
+    def sendto(self, data: Any, address: Address | str, /) -> int: ...
+    @overload
+    def sendto(self, data: Any, flags: int, address: Address | str, /) -> int: ...
     def sendto(self, data: Any, *where: Any) -> int:
         """Sends a datagram: ``sendto(data, address)`` or ``sendto(data, flags, address)``."""
-        *flags, address = where
-        raw = _peer(address).to_bytes()
-        data = bytes(data)
-        options = (flags[0] if flags else 0) | socket.MSG_NOSIGNAL
+        if len(where) not in (1, 2):
+            raise TypeError(f"sendto() takes 2 or 3 arguments ({len(where) + 1} given)")
+        place, count = _place(data)
+        options = (_int(where[0]) if len(where) == 2 else 0) | socket.MSG_NOSIGNAL
+        raw = _peer(where[-1]).to_bytes()
         return self._retry(
             select.POLLOUT,
             lambda: _libc.sendto(
-                self.fileno(), data, ctypes.c_size_t(len(data)), options, raw, len(raw)
+                self.fileno(), place, ctypes.c_size_t(count), options, raw, len(raw)
             ),
         )
 
-    def recvfrom(self, bufsize: int, flags: int = 0, /) -> tuple[bytes, Address]:
-        """Receives a datagram. Returns its bytes and its sender. Bytes that exceed `bufsize` are lost."""
-        buffer = bytearray(bufsize)
+    def recvfrom(self, bufsize: int, flags: int = 0, /) -> tuple[bytes, Address | None]:
+        """Receives a datagram. Returns its bytes and its sender. Bytes that exceed `bufsize` are lost.
+
+        On a stream or a socket of records, receives bytes or a record, and the sender is None.
+        """
+        buffer = _buffer_of(bufsize)
         length, sender = self.recvfrom_into(buffer, 0, flags)
         return bytes(buffer[:length]), sender
 
     def recvfrom_into(
         self, buffer: Any, nbytes: int = 0, flags: int = 0
-    ) -> tuple[int, Address]:
-        """Receives a datagram into `buffer`. Returns the number of bytes stored and the sender."""
-        room = memoryview(buffer).cast("B")
-        if nbytes < 0 or nbytes > len(room):
-            raise ValueError(f"{nbytes} bytes do not fit into a buffer of {len(room)}")
-        count = nbytes or len(room)
-        place = (ctypes.c_char * count).from_buffer(room) if count else None
+    ) -> tuple[int, Address | None]:
+        """Receives like `recvfrom`, into `buffer`. Returns the number of bytes stored and the sender."""
+        place, room = _place(buffer, writable=True)
+        nbytes = operator.index(nbytes)
+        if nbytes < 0 or nbytes > room:
+            raise ValueError(f"{nbytes} bytes do not fit into a buffer of {room}")
+        flags = _int(flags)
         raw, size = _buffer()
         length = self._retry(
             select.POLLIN,
             lambda: _libc.recvfrom(
-                self.fileno(), place, ctypes.c_size_t(count), flags, raw, size
+                self.fileno(), place, ctypes.c_size_t(nbytes or room), flags, raw, size
             ),
         )
-        return length, _address(raw, size)
+        return length, _sender(raw.raw[: size._obj.value])
+
+    def sendmsg(
+        self,
+        buffers: Iterable[Any],
+        ancdata: Iterable[Ancillary] = (),
+        flags: int = 0,
+        address: Address | str | None = None,
+        /,
+    ) -> int:
+        """Sends the bytes of all `buffers` with control messages, to `address` if it is given."""
+        if address is None:
+            return super().sendmsg(buffers, ancdata, flags)
+        flags = _int(flags) | socket.MSG_NOSIGNAL
+        message = Message([_place(buffer) for buffer in buffers], _peer(address).to_bytes())
+        message.set_control(ancdata)
+        return self._retry(
+            select.POLLOUT, lambda: _libc.sendmsg(self.fileno(), message.pointer(), flags)
+        )
+
+    def recvmsg(
+        self, bufsize: int, ancbufsize: int = 0, flags: int = 0, /
+    ) -> tuple[bytes, list[Ancillary], int, Address | None]:
+        """Receives with control messages, of which `ancbufsize` bytes are kept.
+
+        Returns the bytes, the control messages as (level, type, bytes), the flags, and the sender or
+        None. `MSG_TRUNC` among the flags says that a datagram or record was longer than `bufsize`.
+        """
+        buffer = _buffer_of(bufsize)
+        length, *rest = self.recvmsg_into([buffer], ancbufsize, flags)
+        return bytes(buffer[:length]), *rest
+
+    def recvmsg_into(
+        self, buffers: Iterable[Any], ancbufsize: int = 0, flags: int = 0, /
+    ) -> tuple[int, list[Ancillary], int, Address | None]:
+        """Receives like `recvmsg`, into `buffers` one after the other. Returns the number of bytes first."""
+        places = [_place(buffer, writable=True) for buffer in buffers]
+        flags = _int(flags)
+        message = Message(places, bytes(_ROOM), operator.index(ancbufsize))
+        length = self._retry(
+            select.POLLIN, lambda: _libc.recvmsg(self.fileno(), message.pointer(), flags)
+        )
+        return length, message.control(), message.flags, _sender(message.name())
+
+    def _wrap(self, fd: int) -> Socket:
+        """Returns a socket of the same class for a new descriptor."""
+        try:
+            return type(self)(self.type, fileno=fd)
+        except BaseException:
+            os.close(fd)
+            raise
 
     def _deadline(self) -> float | None:
         timeout = self.gettimeout()
@@ -151,16 +225,24 @@ class Socket(socket.socket):
             except InterruptedError:
                 continue
             except BlockingIOError:
-                if self.gettimeout() == 0:
+                # Without a time out, this is the end of SO_RCVTIMEO or SO_SNDTIMEO.
+                if not self.gettimeout():
                     raise
                 self._wait(event, deadline)
 
     def _wait(self, event: int, deadline: float | None) -> None:
         poll = select.poll()
         poll.register(self.fileno(), event)
-        left = None if deadline is None else max(0.0, deadline - time.monotonic()) * 1000
-        if not poll.poll(left):
-            raise TimeoutError("timed out")
+        if deadline is None:
+            poll.poll()
+            return
+        while True:
+            left = max(0.0, deadline - time.monotonic()) * 1000
+            # One call of poll waits for 24 days at most.
+            if poll.poll(min(left, _INT_MAX)):
+                return
+            if left <= _INT_MAX:
+                raise TimeoutError("timed out")
 
 
 def create_connection(
@@ -198,7 +280,11 @@ def create_server(address: Address | str, *, backlog: int = socket.SOMAXCONN) ->
 
 
 def _read(address: Address | str) -> Address:
-    return Address.parse(address) if isinstance(address, str) else address
+    if isinstance(address, str):
+        return Address.parse(address)
+    if not isinstance(address, Address):
+        raise TypeError(f"an address is text or an Address, not {type(address).__name__}")
+    return address
 
 
 def _peer(address: Address | str) -> Address:
@@ -209,9 +295,35 @@ def _peer(address: Address | str) -> Address:
     return address
 
 
+def _int(flags: int) -> int:
+    """Returns `flags` as `socket.socket` takes them: ctypes would cut a number that fits into no int."""
+    flags = operator.index(flags)
+    if not -_INT_MAX - 1 <= flags <= _INT_MAX:
+        raise OverflowError("flags do not fit into an int")
+    return flags
+
+
+def _buffer_of(bufsize: int) -> bytearray:
+    bufsize = operator.index(bufsize)
+    if bufsize < 0:
+        raise ValueError(f"no buffer has {bufsize} bytes")
+    return bytearray(bufsize)
+
+
 def _buffer() -> tuple[Any, Any]:
     return ctypes.create_string_buffer(_ROOM), ctypes.byref(ctypes.c_uint32(_ROOM))
 
 
 def _address(raw: Any, size: Any) -> Address:
     return Address.from_bytes(raw.raw[: size._obj.value])
+
+
+def _sender(raw: bytes) -> Address | None:
+    """Returns the sender in a received message. A connection's messages have none.
+
+    Does not fail, because the caller would lose the bytes that were received.
+    """
+    try:
+        return Address.from_bytes(raw)
+    except ValueError:
+        return None

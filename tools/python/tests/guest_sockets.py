@@ -18,6 +18,7 @@ from sockaddr_en import SOCK_DGRAM, SOCK_SEQPACKET, Address, Socket, create_conn
 INTERFACE = os.environ["ENET_INTERFACE"]
 MAC = os.environ["ENET_MAC"]
 HERE = f"*%{INTERFACE}:0"
+SO_TIMESTAMP = 29
 
 
 def there(port):
@@ -47,6 +48,45 @@ class Streams(unittest.TestCase):
                 server.sendall(b"answer")
                 self.assertEqual(client.recv(6, socket.MSG_WAITALL), b"answer")
                 self.assertFalse(os.get_inheritable(server.fileno()))
+
+    def test_every_receive_returns_the_bytes_and_no_sender(self):
+        client = create_connection(there(self.port), timeout=20)
+        server, _ = self.listener.accept()
+        buffer = bytearray(20)
+        with client, server:
+            server.settimeout(1e9)
+            for receive, result in [
+                (lambda: server.recvfrom(20), (b"bytes", None)),
+                (lambda: server.recvfrom_into(buffer), (5, None)),
+                (lambda: server.recvmsg(20), (b"bytes", [], 0, None)),
+                (lambda: server.recvmsg_into([buffer]), (5, [], 0, None)),
+            ]:
+                client.sendall(b"bytes")
+                self.assertEqual(receive(), result)
+            client.close()
+            self.assertEqual(server.recvfrom(20), (b"", None))
+
+    def test_a_connection_has_years_of_time(self):
+        with create_connection(there(self.port), timeout=1e9) as client:
+            self.assertEqual(client.gettimeout(), 1e9)
+
+    def test_inherited_methods(self):
+        client = create_connection(there(self.port), timeout=20)
+        server, _ = self.listener.accept()
+        with client, server, client.dup() as duplicate, open(os.memfd_create("file"), "w+b") as file:
+            self.assertIs(duplicate.__class__, Socket)
+            self.assertEqual((duplicate.type, duplicate.gettimeout()), (socket.SOCK_STREAM, 20))
+            self.assertEqual(duplicate.getsockname(), client.getsockname())
+            file.write(bytes(range(200)))
+            file.flush()
+            self.assertEqual(duplicate.sendfile(file, 50, 100), 100)
+            self.assertEqual(server.recv(100, socket.MSG_WAITALL), bytes(range(50, 150)))
+            client.sendmsg([b"several ", bytearray(b"buffers")])
+            self.assertEqual(server.recv(15, socket.MSG_WAITALL), b"several buffers")
+            with Socket(fileno=client.detach()) as again:
+                self.assertEqual(again.type, socket.SOCK_STREAM)
+                self.assertEqual(again.getpeername(), Address.parse(there(self.port)))
+                self.assertIn(str(again.getsockname()), repr(again))
 
     def test_a_local_port_is_taken(self):
         with Socket() as reserved:
@@ -101,6 +141,14 @@ class Records(unittest.TestCase):
                     self.assertEqual(client.send(record), len(record))
                 for record in (b"one", b"and two", bytes(5000)):
                     self.assertEqual(server.recv(10000), record)
+                client.send(b"received with its flags")
+                self.assertEqual(server.recvmsg(100, 0, socket.MSG_PEEK)[::3], (b"received with its flags", None))
+                self.assertEqual(server.recvfrom(100), (b"received with its flags", None))
+                client.send(b"cut")
+                data, _, flags, _ = server.recvmsg(2)
+                self.assertEqual((data, flags & socket.MSG_TRUNC), (b"cu", socket.MSG_TRUNC))
+                with Socket(fileno=client.dup().detach()) as again:
+                    self.assertEqual(again.type, SOCK_SEQPACKET)
 
 
 class Datagrams(unittest.TestCase):
@@ -122,6 +170,37 @@ class Datagrams(unittest.TestCase):
         self.two.connect(sender)
         self.two.send(b"answer")
         self.assertEqual(self.one.recv(100), b"answer")
+
+    def test_messages_have_senders_and_flags(self):
+        address = there(port_of(self.two))
+        sender = Address.parse(there(port_of(self.one)))
+        self.two.settimeout(20)
+        small, rest = bytearray(2), bytearray(50)
+        for receive, result in [
+            (lambda: self.two.recvmsg(50), (b"datagram", [], 0, sender)),
+            (lambda: self.two.recvmsg(3), (b"dat", [], socket.MSG_TRUNC, sender)),
+            (lambda: self.two.recvmsg_into([small, rest]), (8, [], 0, sender)),
+        ]:
+            self.assertEqual(self.one.sendmsg([b"data", bytearray(b"gram")], [], 0, address), 8)
+            self.assertEqual(receive(), result)
+        self.assertEqual((small, rest[:6]), (b"da", b"tagram"))
+
+    def test_control_messages_tell_the_time(self):
+        self.two.settimeout(20)
+        self.two.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMP, 1)
+        self.one.sendto(b"", there(port_of(self.two)))
+        data, [(level, kind, time)], _, sender = self.two.recvmsg(10, 100)
+        self.assertEqual((data, level, kind), (b"", socket.SOL_SOCKET, SO_TIMESTAMP))
+        self.assertEqual((len(time), sender.port), (16, port_of(self.one)))
+
+    def test_wrong_arguments_send_nothing(self):
+        address = there(port_of(self.two))
+        for wrong in [(5, address), (True, address), (b"a",), (b"a", 0, address, 1), (b"a", "0", address), (b"a", 5)]:
+            with self.assertRaises(TypeError):
+                self.one.sendto(*wrong)
+        self.two.setblocking(False)
+        with self.assertRaises(BlockingIOError):
+            self.two.recvfrom(10)
 
     def test_waiting_keeps_to_its_time_out(self):
         self.two.settimeout(0.05)
@@ -180,6 +259,30 @@ class Asyncio(unittest.IsolatedAsyncioTestCase):
         with self.assertRaises(OSError) as caught:
             await sockaddr_en.open_connection(f"{MAC}%nowhere0:1")
         self.assertEqual(caught.exception.errno, errno.ENODEV)
+
+    async def test_the_calls_of_a_loop(self):
+        loop = asyncio.get_running_loop()
+        with create_server(HERE) as listener, Socket() as client, open(os.memfd_create("file"), "w+b") as file:
+            listener.setblocking(False)
+            client.setblocking(False)
+            connecting = loop.create_task(loop.sock_connect(client, there(port_of(listener))))
+            server, peer = await loop.sock_accept(listener)
+            with server:
+                await connecting
+                self.assertEqual(peer.port, port_of(client))
+                await loop.sock_sendall(client, b"bytes")
+                self.assertEqual(await loop.sock_recvfrom(server, 10), (b"bytes", None))
+                file.write(b"of a file")
+                file.seek(0)
+                await loop.sock_sendfile(client, file)
+                self.assertEqual(await loop.sock_recv(server, 20), b"of a file")
+        with Socket(SOCK_DGRAM) as one, Socket(SOCK_DGRAM) as two:
+            for end in (one, two):
+                end.setblocking(False)
+                end.bind(HERE)
+            await loop.sock_sendto(one, b"datagram", there(port_of(two)))
+            data, sender = await loop.sock_recvfrom(two, 10)
+            self.assertEqual((data, sender.port), (b"datagram", port_of(one)))
 
     async def test_datagrams(self):
         class Echo(asyncio.DatagramProtocol):
