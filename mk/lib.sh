@@ -79,21 +79,47 @@ tell_newer() {
         say "$1 is newer than the kernels that enet is made for (up to ${supported[0]}): please report this release, the first errors above, and which enet this is ('git describe --always'). What differs between kernels is in rust/compat.rs."
 }
 
-say() { printf '[%4ds] %s\n' "$SECONDS" "$*" >&2; }
+# say TEXT: prints it behind the time, in place of a line that show_progress has printed.
+say() {
+    [ ! -t 2 ] || printf '\r\033[K' >&2
+    printf '[%4ds] %s\n' "$SECONDS" "$*" >&2
+}
 
 die() {
     printf 'error: %s\n' "$*" >&2
     exit 1
 }
 
+# show_progress LOG START: every two seconds overwrites a line of the terminal with the time since
+# START and the last line of LOG, until it is killed or the script ends.
+show_progress() {
+    local width last
+    # a lock is the script's alone
+    [ -z "${lock_fd:-}" ] || exec {lock_fd}>&-
+    width=$(($(stty size <&2 2>/dev/null | cut -d ' ' -f 2) + 0))
+    [ "$width" -gt 20 ] || width=80
+    while sleep 2 && kill -0 $$ 2>/dev/null; do
+        # without control characters, and of a line that a program overwrites only the end
+        last=$(tail -c 500 "$1" | tr '\r' '\n' | LC_ALL=C tr -cd '\40-\176\n' | awk 'NF { last = $0 } END { $0 = last; $1 = $1; print }')
+        last="  $((SECONDS - $2)) s  $last"
+        printf '\r\033[K%s' "${last:0:width-1}" >&2
+    done
+}
+
 # step NAME "what happens" CMD...: runs CMD with its output in build/logs/NAME.log; prints what
-# happens and how long it took. On failure it prints the end of the log and the log's path.
+# happens and how long it took, and on a terminal meanwhile the last line of the log. On failure it
+# prints the end of the log and the log's path.
 step() {
-    local name=$1 what=$2 log start=$SECONDS status
+    local name=$1 what=$2 log start=$SECONDS status progress=
     shift 2
     mkdir -p "$logs"
     log=$logs/$name.log
     say "$what"
+    if [ -t 2 ]; then
+        : >"$log"
+        show_progress "$log" "$start" &
+        progress=$!
+    fi
     # not `if "$@"`: bash ignores set -e in a condition
     set +e
     (
@@ -101,6 +127,11 @@ step() {
         "$@"
     ) >"$log" 2>&1
     status=$?
+    if [ -n "$progress" ]; then
+        kill "$progress" 2>/dev/null
+        wait "$progress" 2>/dev/null
+        printf '\r\033[K' >&2
+    fi
     set -e
     if [ "$status" -eq 0 ]; then
         say "  done in $((SECONDS - start)) s"
