@@ -3,7 +3,8 @@
 -- Dissects EDP and ESP for Wireshark and tshark. docs/operations.md, "Looking inside", explains how
 -- to load this file; docs/protocol.md defines the formats of the packets.
 --
--- The filter name "esp" belongs to IPsec, so the names here begin with "enet_".
+-- "ESP" and the filter name "esp" belong to IPsec, so the names here begin with "enet_", and the
+-- protocol column says ENET-ESP.
 
 local ethertypes = DissectorTable.get("ethertype")
 
@@ -434,7 +435,7 @@ function esp.dissector(tvb, pinfo, root)
     local found = findings[pinfo.number] or { again = false, lost = 0 }
     local hold = length == 0 and flags & ~CRC == ACK | TXS
 
-    pinfo.cols.protocol = "ESP"
+    pinfo.cols.protocol = "ENET-ESP"
     pinfo.src_port = srcport
     pinfo.dst_port = dstport
     local info = string.format("%d → %d [%s] Seq=%d", srcport, dstport, flag_list(flags), seq)

@@ -275,7 +275,11 @@ fn compare(frames: &[Vec<u8>], rows: &[Vec<String>]) -> Result<()> {
             number + 1,
             hexadecimal(frame)
         );
-        let protocol = if expected[0].is_empty() { "ESP" } else { "EDP" };
+        let protocol = if expected[0].is_empty() {
+            "ENET-ESP"
+        } else {
+            "EDP"
+        };
         ensure!(
             row[21] == protocol,
             "frame {} is called {}",
