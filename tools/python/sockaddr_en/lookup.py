@@ -48,6 +48,13 @@ def lookup(host: str, port: int) -> Address:
     `ENODEV` if the interface does not exist or is not Ethernet, `EHOSTUNREACH` if no host answers, `ENETUNREACH` if the
     host is behind a router.
     """
+    if not isinstance(host, str):
+        raise TypeError(f"a host is text, not {type(host).__name__}")
+    # The resolver would stop reading at a NUL.
+    if "\0" in host:
+        raise _bad_host(host)
+    # An address refuses a port that is none.
+    Address(bytes(6), 0, port)
     name, percent, interface = host.rpartition("%") if "%" in host else (host, "", "")
     index = _interface(host, interface) if percent else 0
     if _MAC.fullmatch(name):
@@ -88,9 +95,11 @@ def _resolve(ip: str, index: int) -> tuple[bytes, int]:
         return mac, found
     with socket.socket(version, socket.SOCK_DGRAM) as poke:
         if index:
-            poke.setsockopt(
-                socket.SOL_SOCKET, socket.SO_BINDTODEVICE, socket.if_indextoname(index).encode()
-            )
+            try:
+                device = socket.if_indextoname(index)
+            except OSError:
+                raise OSError(errno.ENODEV, f"there is no interface {index} here") from None
+            poke.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, os.fsencode(device))
         poke.connect((ip, _DISCARD) if version == socket.AF_INET else (ip, _DISCARD, 0, index))
         poke.send(b"")
         start = time.monotonic()

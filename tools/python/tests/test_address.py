@@ -65,6 +65,21 @@ class AddressTest(unittest.TestCase):
             with self.subTest(fields), self.assertRaises(TypeError):
                 Address(*fields)
 
+    def test_an_absent_interface_of_an_ip_address_is_told(self):
+        for text in ["127.0.0.1%nowhere0", "127.0.0.1%4294967295", "10.0.0.2%4294967295", "fe80::1%4294967295"]:
+            with self.subTest(text), self.assertRaises(OSError) as caught:
+                sockaddr_en.lookup(text, 1)
+            self.assertEqual(caught.exception.errno, errno.ENODEV)
+
+    def test_arguments_of_lookup_are_checked_before_the_resolver_is_asked(self):
+        for error, host, port in [
+            (ValueError, "127.0.0.1", -1), (ValueError, "127.0.0.1", 65536), (ValueError, "02:00:00:00:00:01%lo", -1),
+            (ValueError, "a\0b", 1), (TypeError, "127.0.0.1", "80"), (TypeError, "127.0.0.1", None),
+            (TypeError, "127.0.0.1", 1.5), (TypeError, None, 1), (TypeError, 5, 1), (TypeError, b"127.0.0.1", 1),
+        ]:
+            with self.subTest((host, port)), self.assertRaises(error):
+                sockaddr_en.lookup(host, port)
+
     def test_hosts_are_looked_up(self):
         lookup = sockaddr_en.lookup
         self.assertEqual(lookup("02:00:00:00:00:01%lo", 7), Address(MAC, LO, 7))
