@@ -26,6 +26,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -173,6 +174,13 @@ static inline const char *en_ntop(const struct sockaddr_en *address, char *text,
 	}
 	return text;
 }
+
+/*
+ * en_lookup() uses struct ifreq and getaddrinfo(3), which are not in ISO C. With -std=c99 or
+ * -std=c11, define _DEFAULT_SOURCE before the first #include; the gnu dialects and C++ do so
+ * themselves.
+ */
+#ifdef ifr_hwaddr
 
 /* Returns the bytes of an IP address, and sets `*length` to their number. */
 static inline const void *en_ip(const struct sockaddr *address, size_t *length)
@@ -325,10 +333,14 @@ static inline int en_resolve(const struct sockaddr *ip, socklen_t length, struct
 		found = en_neighbour(ip, address, &entry);
 	if (found == 1 || (found < 0 && errno != EHOSTUNREACH))
 		return found;
+	if (address->sen_ifindex && !if_indextoname(address->sen_ifindex, name)) {
+		errno = ENODEV;
+		return -1;
+	}
 	fd = socket(ip->sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return -1;
-	if (address->sen_ifindex && if_indextoname(address->sen_ifindex, name))
+	if (address->sen_ifindex)
 		setsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, name, (socklen_t)strlen(name));
 	found = connect(fd, ip, length) < 0 || send(fd, "", 0, 0) < 0 ? -1 : 0;
 	/* The kernel asks three times, once a second. Without an entry, the packet went to a router. */
@@ -352,7 +364,7 @@ static inline int en_resolve(const struct sockaddr *ip, socklen_t length, struct
  * answers, ENETUNREACH if the host is behind a router. The call blocks for up to three seconds if
  * no host answers.
  */
-static inline int en_lookup(const char *host, uint16_t port, struct sockaddr_en *address)
+static inline int en_find(const char *host, uint16_t port, struct sockaddr_en *address)
 {
 	struct sockaddr_en read;
 	const char *percent = strrchr(host, '%');
@@ -383,6 +395,8 @@ static inline int en_lookup(const char *host, uint16_t port, struct sockaddr_en 
 	name[length] = '\0';
 	snprintf(service, sizeof(service), "%u", (unsigned int)(port ? port : 9));
 	hints.ai_socktype = SOCK_DGRAM;
+	/* No host name contains a colon, so the resolver need not be asked. */
+	hints.ai_flags = strchr(name, ':') ? AI_NUMERICHOST : 0;
 	if (getaddrinfo(name, service, &hints, &all) != 0)
 		return 0;
 	found = 0;
@@ -396,6 +410,24 @@ static inline int en_lookup(const char *host, uint16_t port, struct sockaddr_en 
 	freeaddrinfo(all);
 	return found;
 }
+
+/* Like en_find(), but changes `*address` only if it returns 1. */
+static inline int en_lookup(const char *host, uint16_t port, struct sockaddr_en *address)
+{
+	struct sockaddr_en read;
+	int found = en_find(host, port, &read);
+
+	if (found == 1)
+		*address = read;
+	return found;
+}
+
+#else
+
+/* The compiler tells the name of this variable, which does not exist. */
+#define en_lookup(host, port, address) (en_lookup_needs_DEFAULT_SOURCE)
+
+#endif /* ifr_hwaddr */
 
 #ifdef __cplusplus
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::mem::offset_of;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Output};
 
 use sockaddr_en::constants::*;
 use sockaddr_en::{Address, EdpStats, EspStats, SockaddrEn};
@@ -87,8 +87,8 @@ fn find_compiler(variable: &str, candidates: &[&str]) -> Option<String> {
         })
 }
 
-/// Compiles a program as `file`, runs it and returns its output.
-fn output(compiler: &str, flags: &[&str], file: &str, program: &str) -> String {
+/// Compiles a program as `file`. Returns the compiler's result and the path of the binary.
+fn compile(compiler: &str, flags: &[&str], file: &str, program: &str) -> (Output, PathBuf) {
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let source: PathBuf = directory.join(file);
     let binary = source.with_extension("bin");
@@ -100,6 +100,8 @@ fn output(compiler: &str, flags: &[&str], file: &str, program: &str) -> String {
             "-Wall",
             "-Wextra",
             "-Wpedantic",
+            "-Wconversion",
+            "-Wsign-conversion",
             "-Werror",
             "-Wno-long-long",
             "-I",
@@ -110,9 +112,15 @@ fn output(compiler: &str, flags: &[&str], file: &str, program: &str) -> String {
         .args([&binary, &source])
         .output()
         .unwrap();
+    (compiled, binary)
+}
+
+/// Compiles a program as `file`, runs it and returns its output.
+fn output(compiler: &str, flags: &[&str], file: &str, program: &str) -> String {
+    let (compiled, binary) = compile(compiler, flags, file, program);
     assert!(
         compiled.status.success(),
-        "{}",
+        "{compiler} {flags:?}: {}",
         String::from_utf8_lossy(&compiled.stderr)
     );
 
@@ -148,6 +156,13 @@ fn c_compiler() -> String {
         .expect("this test needs a C compiler: install gcc, or name one in CC")
 }
 
+/// Returns the C compiler, and clang if it is installed too.
+fn c_compilers() -> Vec<String> {
+    let mut all = vec![c_compiler()];
+    all.extend(find_compiler("CLANG", &["clang", "clang-19"]));
+    all
+}
+
 #[test]
 fn c_sees_the_same_numbers() {
     let compiler = c_compiler();
@@ -165,7 +180,13 @@ fn cpp_sees_the_same_numbers() {
         return;
     };
     compare(&compiler, &["-std=c++17"], "header_cpp17.cc");
-    compare_addresses(&compiler, &["-std=c++17"], "address_cpp17.cc");
+    let clang = find_compiler("CLANGXX", &["clang++", "clang++-19"]);
+    for (number, compiler) in [compiler].iter().chain(&clang).enumerate() {
+        for standard in ["c++11", "c++17", "c++20"] {
+            let file = format!("address_{number}_{standard}.cc");
+            compare_addresses(compiler, &[&format!("-std={standard}")], &file);
+        }
+    }
 }
 
 /// Texts that are addresses, and texts that are not.
@@ -268,8 +289,72 @@ fn compare_addresses(compiler: &str, flags: &[&str], file: &str) {
 
 #[test]
 fn c_reads_and_writes_addresses_as_the_crate_does() {
-    compare_addresses(&c_compiler(), &["-std=gnu11"], "address_gnu11.c");
-    compare_addresses(&c_compiler(), &["-std=gnu99"], "address_gnu99.c");
+    for (number, compiler) in c_compilers().iter().enumerate() {
+        for standard in ["c99", "c11", "c17", "gnu99", "gnu11", "gnu17"] {
+            let file = format!("address_{number}_{standard}.c");
+            compare_addresses(compiler, &[&format!("-std={standard}")], &file);
+        }
+        let strict = ["-std=c11", "-D_POSIX_C_SOURCE=200809L"];
+        compare_addresses(compiler, &strict, &format!("address_{number}_posix.c"));
+    }
+}
+
+/// Prints for each host the result of `en_lookup`, the error's number, and whether the address has
+/// changed.
+const FINDER: &str = r#"#include "en_address.h"
+int main(void)
+{
+	static const char *const hosts[] = {
+		"", "02:00:00:00:00:02", "02:00:00:00:00:02:lo", "10.0.0.2%nowhere0", "10.0.0.2%4294967295",
+		"127.0.0.1", "02:00:00:00:00:01%lo",
+	};
+	for (size_t i = 0; i < sizeof(hosts) / sizeof(*hosts); i++) {
+		struct sockaddr_en address, before;
+		int result;
+
+		memset(&before, 0x5a, sizeof(before));
+		address = before;
+		result = en_lookup(hosts[i], 2805, &address);
+		printf("%d %d %d\n", result, result < 0 ? errno : 0,
+		       memcmp(&address, &before, sizeof(address)) != 0);
+	}
+	return 0;
+}
+"#;
+
+#[test]
+fn a_failed_lookup_leaves_the_address_as_it_was() {
+    let nodev = format!("-1 {} 0", libc::ENODEV);
+    let nothing = "0 0 0";
+    let expected = [nothing, nothing, nothing, &nodev, &nodev, &nodev, "1 0 1"];
+    for (number, compiler) in c_compilers().iter().enumerate() {
+        for (name, flags) in [
+            ("gnu99", &["-std=gnu99"][..]),
+            ("default", &["-std=c11", "-D_DEFAULT_SOURCE"]),
+        ] {
+            let file = format!("lookup_{number}_{name}.c");
+            let found = output(compiler, flags, &file, FINDER);
+            assert_eq!(
+                found.lines().collect::<Vec<_>>(),
+                expected,
+                "{compiler} {flags:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_lookup_in_iso_c_says_what_to_define() {
+    for (number, compiler) in c_compilers().iter().enumerate() {
+        let file = format!("lookup_{number}_c11.c");
+        let (compiled, _) = compile(compiler, &["-std=c11"], &file, FINDER);
+        let complaint = String::from_utf8_lossy(&compiled.stderr);
+        assert!(!compiled.status.success());
+        assert!(
+            complaint.contains("en_lookup_needs_DEFAULT_SOURCE"),
+            "{complaint}"
+        );
+    }
 }
 
 #[test]
