@@ -130,10 +130,14 @@ fn without_internal(mut error: clap::Error) -> clap::Error {
 }
 
 impl Cli {
-    /// Parses the command line; ends the program with a message if it is wrong.
-    pub fn read() -> Self {
+    /// Parses the command line of this process.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the line is wrong, or if it asks for help.
+    pub fn read() -> Result<Self, clap::Error> {
         let line = env::args_os().collect();
-        Self::parse_line(line).unwrap_or_else(|error| without_internal(error).exit())
+        Self::parse_line(line).map_err(without_internal)
     }
 
     /// Parses a command line, in which a pattern may be a subcommand.

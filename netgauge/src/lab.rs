@@ -17,6 +17,7 @@ use crate::group::coordinator::args::{GroupArgs, ManyArgs, Numbers, Options, Rat
 use crate::group::coordinator::plan::Roles;
 use crate::group::coordinator::Coordinator;
 use crate::measuring::{Measuring, DEFAULT_PORT, DEFAULT_WAIT};
+use crate::messages::tell;
 use crate::registry::{self, Kind, Pattern};
 use crate::report::format::Format;
 use crate::signals::Signals;
@@ -91,7 +92,7 @@ impl LabArgs {
         }
         lab.down()?;
         if let Some(path) = &plot {
-            eprintln!("netgauge: the picture is {}", path.display());
+            tell(format_args!("the picture is {}", path.display()));
         }
         Ok(ExitCode::from(u8::from(!complete)))
     }

@@ -22,6 +22,8 @@
 //!
 //! Times are from the monotonic clock (`CLOCK_MONOTONIC`, through [`std::time::Instant`]).
 
+#![deny(clippy::print_stderr, clippy::print_stdout)]
+
 /// Implements `AsFd` for a type by passing the call on to one of its fields.
 macro_rules! as_fd {
     ([$($generics:tt)*] $type:ty, $($field:tt)+) => {
@@ -42,6 +44,7 @@ pub mod host;
 pub mod lab;
 pub mod machine;
 pub mod measuring;
+pub mod messages;
 pub mod netns;
 pub mod pair;
 pub mod participate;

@@ -2,12 +2,16 @@
 
 //! The program `netgauge`: reads the command line and runs the role that it names.
 
+#![deny(clippy::print_stderr, clippy::print_stdout)]
+
+use std::io::{self, ErrorKind, Write as _};
 use std::process::ExitCode;
 
 use anyhow::{anyhow, Result};
 use clap::CommandFactory as _;
 use netgauge::cli::Cli;
 use netgauge::group::coordinator::{Coordinator, GroupPattern};
+use netgauge::messages::tell;
 use netgauge::pair::client;
 use netgauge::participate::participate;
 use netgauge::pattern::PatternInfo;
@@ -18,17 +22,20 @@ use netgauge::transport::mpi;
 use netgauge::watch::{watched, INTERRUPTED};
 use netgauge::wrong_line::{is_wrong_line, wrong_line};
 
-/// Exit status for a wrong command line. The parser, clap, exits with the same status.
+/// Exit status for a wrong command line.
 const WRONG_LINE: u8 = 2;
 
 fn main() -> ExitCode {
-    let cli = Cli::read();
+    let cli = match Cli::read() {
+        Ok(cli) => cli,
+        Err(error) => return answer(&error),
+    };
     let result = run(&cli);
     if matches!(result, Ok(code) if code == ExitCode::SUCCESS) {
         mpi::leave();
     }
     result.unwrap_or_else(|error| {
-        eprintln!("netgauge: {error:#}");
+        tell(format_args!("{error:#}"));
         if is_interrupted(&error) {
             ExitCode::from(INTERRUPTED)
         } else if is_wrong_line(&error) {
@@ -37,6 +44,21 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     })
+}
+
+/// Prints the parser's message, or the help that the command line asks for, and returns the exit
+/// status.
+fn answer(error: &clap::Error) -> ExitCode {
+    let printed = error.print().and_then(|()| io::stdout().flush());
+    match printed {
+        _ if error.use_stderr() => ExitCode::from(WRONG_LINE),
+        // A reader such as `head` may close the pipe early, which is not an error.
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            tell(format_args!("writing the output: {error}"));
+            ExitCode::FAILURE
+        }
+        _ => ExitCode::SUCCESS,
+    }
 }
 
 fn run(cli: &Cli) -> Result<ExitCode> {
@@ -82,10 +104,8 @@ fn coordinate(
 fn serve(cli: &Cli) -> Result<ExitCode> {
     cli.check_server().map_err(wrong_line)?;
     let listener = server::listen(cli.listen, cli.port)?;
-    eprintln!(
-        "netgauge: waiting for clients on port {}",
-        listener.local_addr()?.port()
-    );
+    let port = listener.local_addr()?.port();
+    tell(format_args!("waiting for clients on port {port}"));
     server::serve(&listener, &cli.server_options())?;
     Ok(ExitCode::SUCCESS)
 }
@@ -93,7 +113,7 @@ fn serve(cli: &Cli) -> Result<ExitCode> {
 fn measure(cli: &Cli, host: &str) -> Result<ExitCode> {
     let options = cli.client_options(host).map_err(wrong_line)?;
     for remark in options.remarks() {
-        eprintln!("netgauge: {remark}");
+        tell(format_args!("{remark}"));
     }
     let sizes = options.patterns.iter().map(|one| one.plan.sizes.len());
     let sizes = sizes.sum::<usize>() * options.transports.len();

@@ -12,6 +12,7 @@ use crate::control::{Control, Message, Open, Step, VERSION};
 use crate::group::worker::Worker;
 use crate::host::interface_in_use;
 use crate::machine::Machine;
+use crate::messages::tell;
 use crate::pair::{Link, Streams};
 use crate::registry::{self, Pattern};
 use crate::transport::kinds;
@@ -76,13 +77,13 @@ pub fn serve(listener: &TcpListener, options: &ServerOptions) -> Result<()> {
         // that a silent client does not keep the others waiting.
         let result = Control::new(stream, Some(options.give_up)).and_then(|control| {
             let peer = control.name().to_owned();
-            eprintln!("netgauge: client {peer}");
+            tell(format_args!("client {peer}"));
             converse(control, options).with_context(|| format!("client {peer}"))
         });
         match result {
             result if options.once => return result,
             Ok(()) => {}
-            Err(error) => eprintln!("netgauge: {error:#}"),
+            Err(error) => tell(format_args!("{error:#}")),
         }
     }
 }

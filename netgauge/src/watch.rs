@@ -13,6 +13,7 @@ use anyhow::{Context as _, Result};
 use nix::sys::signal::{SigSet, Signal};
 
 use crate::host::wait_readable;
+use crate::messages::tell;
 use crate::progress::{Bar, Progress};
 use crate::report::format::Format;
 use crate::report::Report;
@@ -86,7 +87,7 @@ impl Watch {
                             watched.exit(&state, format);
                         }
                     }
-                    Err(error) => eprintln!("netgauge: waiting for signals: {error}"),
+                    Err(error) => tell(format_args!("waiting for signals: {error}")),
                 }
             })
             .context("starting a thread")?;
@@ -112,10 +113,10 @@ impl Watch {
         self.bar.finish();
         if let State::Running(Some(report)) = state {
             if let Err(error) = report.write(format, &mut io::stdout().lock()) {
-                eprintln!("netgauge: writing the report: {error}");
+                tell(format_args!("writing the report: {error}"));
             }
         }
-        eprintln!("netgauge: interrupted");
+        tell(format_args!("interrupted"));
         process::exit(INTERRUPTED.into())
     }
 

@@ -4,6 +4,7 @@
 
 mod common;
 
+use std::fs::File;
 use std::io::{BufRead, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
@@ -151,6 +152,27 @@ fn completions_into_a_closed_pipe_are_no_error() {
         let output = program.stdout(OwnedFd::from(writer)).output().unwrap();
         assert!(output.status.success(), "{shell}: {}", text(&output.stderr));
         assert_eq!(text(&output.stderr), "", "{shell}");
+    }
+}
+
+#[test]
+fn lost_messages_change_no_status_and_lost_help_is_a_failure() {
+    let full = || File::options().write(true).open("/dev/full").unwrap();
+    for (arguments, wanted) in [
+        ("--connect 127.0.0.1 --port 1 --wait 0", 1),
+        ("--connect 127.0.0.1 -x nonsense", 2),
+        ("--nonsense", 2),
+    ] {
+        let child = netgauge(arguments).stderr(full()).spawn().unwrap();
+        assert_eq!(finish(child).status.code(), Some(wanted), "{arguments}");
+    }
+    for arguments in ["--help", "--version", "one-one --help", "completions bash"] {
+        let mut command = netgauge(arguments);
+        command.stdout(full()).stderr(Stdio::piped());
+        let ended = finish(command.spawn().unwrap());
+        let said = text(&ended.stderr);
+        assert_eq!(ended.status.code(), Some(1), "{arguments}: {said}");
+        assert!(said.contains("No space left"), "{arguments}: {said}");
     }
 }
 

@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use super::record::Record;
 use super::{csv, table, LeftOut, Report};
+use crate::messages::tell;
 
 impl Report {
     /// Prints the report.
@@ -66,11 +67,11 @@ impl Format {
     /// has gone to a terminal.
     pub fn tell(self, left_out: &[LeftOut], errors: &[String]) {
         if self != Self::Table {
-            left_out.iter().for_each(|out| eprintln!("netgauge: {out}"));
+            left_out.iter().for_each(|out| tell(format_args!("{out}")));
         }
         if self != Self::Table || !io::stdout().is_terminal() {
             let errors = errors.iter();
-            errors.for_each(|error| eprintln!("netgauge: {error}"));
+            errors.for_each(|error| tell(format_args!("{error}")));
         }
     }
 }

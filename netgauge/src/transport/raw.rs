@@ -111,6 +111,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::messages::tell;
 
     #[test]
     fn link_addresses_keep_their_parts() {
@@ -132,7 +133,9 @@ mod tests {
         let (reader, writer) = match (open(Type::DGRAM), open(Type::RAW)) {
             (Ok(reader), Ok(writer)) => (reader, writer),
             (Err(error), _) | (_, Err(error)) => {
-                eprintln!("left out, packet sockets are for root: {error}");
+                tell(format_args!(
+                    "left out, packet sockets are for root: {error}"
+                ));
                 return;
             }
         };

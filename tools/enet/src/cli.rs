@@ -2,6 +2,7 @@
 
 //! The command line of the program `enet`.
 
+use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use anyhow::Result;
@@ -9,6 +10,7 @@ use clap::{Parser, Subcommand};
 
 use crate::completions::CompletionsArgs;
 use crate::exporter::ExporterArgs;
+use crate::output;
 use crate::ping::PingArgs;
 use crate::run::{MapArgs, RunArgs, UnmapArgs};
 use crate::ss::SsArgs;
@@ -67,9 +69,38 @@ enum Verb {
     Completions(CompletionsArgs),
 }
 
+/// Runs the command line of this process, and returns the exit status.
+pub fn main() -> ExitCode {
+    match Cli::try_parse() {
+        Ok(cli) => cli.run(),
+        Err(error) => answer(&error),
+    }
+}
+
+/// Prints the parser's message, or the help that the command line asks for, and returns the exit
+/// status.
+fn answer(error: &clap::Error) -> ExitCode {
+    let printed = error.print().and_then(|()| io::stdout().flush());
+    if error.use_stderr() {
+        return ExitCode::from(2);
+    }
+    finish(
+        output::unless_closed(printed).map(|()| ExitCode::SUCCESS),
+        1,
+    )
+}
+
+/// Prints the error, and returns the exit status, which is `failure` for an error.
+fn finish(outcome: Result<ExitCode>, failure: u8) -> ExitCode {
+    outcome.unwrap_or_else(|error| {
+        output::message(format_args!("{error:#}"));
+        ExitCode::from(failure)
+    })
+}
+
 impl Cli {
     /// Runs the command, prints its error, and returns the exit status.
-    pub fn run(&self) -> ExitCode {
+    fn run(&self) -> ExitCode {
         let done = |outcome: Result<()>| outcome.map(|()| ExitCode::SUCCESS);
         let (outcome, failure) = match &self.verb {
             Verb::Ss(arguments) => (done(arguments.run()), 1),
@@ -81,9 +112,6 @@ impl Cli {
             Verb::Unmap(arguments) => (done(arguments.run()), 1),
             Verb::Completions(arguments) => (done(arguments.run()), 1),
         };
-        outcome.unwrap_or_else(|error| {
-            eprintln!("enet: {error:#}");
-            ExitCode::from(failure)
-        })
+        finish(outcome, failure)
     }
 }

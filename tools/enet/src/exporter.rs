@@ -35,7 +35,7 @@ impl ExporterArgs {
         let listeners = self.listen.bind()?;
         for listener in &listeners {
             let address = listener.local_addr().context("the address of the server")?;
-            eprintln!("enet: serving metrics at http://{address}/metrics");
+            output::message(format_args!("serving metrics at http://{address}/metrics"));
         }
         match server::serve(&listeners, answer).context("serving metrics")? {}
     }

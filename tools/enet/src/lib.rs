@@ -6,6 +6,7 @@
 //! Parsers take text and formatters return text, so tests need neither the module nor a network.
 
 #![deny(unsafe_code)]
+#![deny(clippy::print_stderr, clippy::print_stdout)]
 
 pub mod cli;
 mod completions;

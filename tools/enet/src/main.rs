@@ -3,12 +3,12 @@
 //! Lists PF_ENET sockets, explains counters, and finds out why a host does not answer.
 
 #![forbid(unsafe_code)]
+#![deny(clippy::print_stderr, clippy::print_stdout)]
 
 use std::process::ExitCode;
 
-use clap::Parser;
-use enet_tools::cli::Cli;
+use enet_tools::cli;
 
 fn main() -> ExitCode {
-    Cli::parse().run()
+    cli::main()
 }

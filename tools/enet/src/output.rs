@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Prints to standard output.
+//! Prints to standard output, and messages to standard error.
 
+use std::fmt;
 use std::io::{self, ErrorKind, Write};
 
 use anyhow::{Context, Result};
@@ -13,8 +14,23 @@ use anyhow::{Context, Result};
 /// If the output cannot be written.
 pub fn print(text: &str) -> Result<()> {
     let mut out = io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+    unless_closed(out.write_all(text.as_bytes()).and_then(|()| out.flush()))
+}
+
+/// Returns the result of writing output, for which [`print`] says what is no error.
+///
+/// # Errors
+/// If the output could not be written.
+pub fn unless_closed(written: io::Result<()>) -> Result<()> {
+    match written {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
         done => done.context("writing the output"),
     }
+}
+
+/// Prints a message to standard error. A message does not decide the outcome of a command, so an
+/// error is ignored if the message cannot be written: for example, a terminal or a pipe may be gone.
+pub fn message(text: fmt::Arguments<'_>) {
+    // One call writes the whole line, so lines of other processes do not come between its parts.
+    let _ = io::stderr().write_all(format!("enet: {text}\n").as_bytes());
 }

@@ -18,6 +18,7 @@
 //! [`Temporary`] makes a switch that is removed when the process that made it ends.
 
 #![forbid(unsafe_code)]
+#![deny(clippy::print_stderr, clippy::print_stdout)]
 
 pub mod counters;
 pub mod plan;

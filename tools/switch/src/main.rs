@@ -3,6 +3,7 @@
 //! The program that creates and removes an emulated switch.
 
 #![forbid(unsafe_code)]
+#![deny(clippy::print_stderr, clippy::print_stdout)]
 
 use std::io::{self, ErrorKind, Write};
 use std::process::ExitCode;
@@ -56,11 +57,25 @@ enum Verb {
     Down,
 }
 
+/// Exit status for a wrong command line.
+const WRONG_LINE: u8 = 2;
+
 fn main() -> ExitCode {
-    match run(&Cli::parse().verb) {
+    let done = match Cli::try_parse() {
+        Ok(cli) => run(&cli.verb),
+        Err(error) => {
+            let printed = error.print().and_then(|()| io::stdout().flush());
+            if error.use_stderr() {
+                return ExitCode::from(WRONG_LINE);
+            }
+            unless_closed(printed)
+        }
+    };
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("enet-switch: {error:#}");
+            // The message does not decide the outcome: it is lost if it cannot be written.
+            let _ = writeln!(io::stderr(), "enet-switch: {error:#}");
             ExitCode::FAILURE
         }
     }
@@ -90,10 +105,15 @@ fn run(verb: &Verb) -> Result<()> {
     Ok(())
 }
 
-/// Prints `text`. A pipe that its reader has closed, such as `head`, is no error.
 fn print(text: &str) -> Result<()> {
     let mut out = io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+    unless_closed(out.write_all(text.as_bytes()).and_then(|()| out.flush()))
+}
+
+/// Returns the result of writing output. A pipe that its reader, such as `head`, has closed is no
+/// error.
+fn unless_closed(written: io::Result<()>) -> Result<()> {
+    match written {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
         done => done.context("writing the output"),
     }

@@ -3,6 +3,7 @@
 //! A switch that is removed when the process that made it ends.
 
 use std::fs::File;
+use std::io::{self, Write as _};
 
 use anyhow::Result;
 use nix::fcntl::Flock;
@@ -53,7 +54,8 @@ impl Temporary {
 impl Drop for Temporary {
     fn drop(&mut self) {
         if let Err(error) = down() {
-            eprintln!("the switch could not be removed: {error:#}");
+            // An error is ignored, because a destructor cannot return it.
+            let _ = writeln!(io::stderr(), "the switch could not be removed: {error:#}");
         }
     }
 }

@@ -16,6 +16,7 @@ use anyhow::{Context as _, Result};
 use super::args::Options;
 use super::location::Location;
 use crate::control::Control;
+use crate::messages::tell;
 
 /// The time that a process may take to end after its connection has ended.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(1);
@@ -116,7 +117,7 @@ fn pass_on(host: String, stderr: ChildStderr) -> JoinHandle<()> {
     thread::spawn(move || {
         for line in BufReader::new(stderr).lines() {
             let Ok(line) = line else { return };
-            eprintln!("netgauge: {host}: {line}");
+            tell(format_args!("{host}: {line}"));
         }
     })
 }

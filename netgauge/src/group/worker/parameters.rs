@@ -15,6 +15,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::group::net::orders::EspParameters;
+use crate::messages::tell;
 
 /// The directory of the parameters' files.
 const DIRECTORY: &str = "/proc/sys/esp";
@@ -155,7 +156,7 @@ impl Parameters {
 impl Drop for Parameters {
     fn drop(&mut self) {
         if let Err(error) = restore() {
-            eprintln!("netgauge: {error:#}");
+            tell(format_args!("{error:#}"));
         }
     }
 }
@@ -185,7 +186,7 @@ fn restore_on_signals() -> Result<()> {
     thread::spawn(move || {
         for signal in signals.forever() {
             if let Err(error) = restore() {
-                eprintln!("netgauge: {error:#}");
+                tell(format_args!("{error:#}"));
             }
             // The error is ignored, because this call does not return. It ends the process, as the
             // signal would without a handler.

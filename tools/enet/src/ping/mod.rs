@@ -70,7 +70,7 @@ impl PingArgs {
         let target = match target::resolve(&host)? {
             Resolved::Found(target) => target,
             Resolved::Silent(reason) => {
-                eprintln!("enet: {reason}");
+                output::message(format_args!("{reason}"));
                 return Ok(ExitCode::from(UNANSWERED));
             }
         };
@@ -96,7 +96,7 @@ impl PingArgs {
                 return Err(error);
             }
             let evidence = diagnosis::examine(&target, &tally, before);
-            eprintln!("enet: {evidence}");
+            output::message(format_args!("{evidence}"));
         }
         Ok(ExitCode::from(UNANSWERED))
     }

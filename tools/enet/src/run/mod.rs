@@ -30,6 +30,7 @@ use sockaddr_en::constants::IPPROTO_ENET;
 use self::bpf::Link;
 use self::group::Group;
 use self::rules::Rules;
+use crate::output;
 
 /// The directory of pins. A pin keeps a BPF program attached without a process.
 const PINS: &str = "/sys/fs/bpf";
@@ -85,11 +86,11 @@ impl RunArgs {
         match hold_module() {
             Ok(module) => self.map(&mut command, module)?,
             // Without the module the command still runs, over TCP.
-            Err(error) if is_missing(error) && !self.require => eprintln!(
-                "enet: warning: {:#}; TCP carries all connections of {}",
+            Err(error) if is_missing(error) && !self.require => output::message(format_args!(
+                "warning: {:#}; TCP carries all connections of {}",
                 explain(error),
                 self.command[0].to_string_lossy()
-            ),
+            )),
             Err(error) => return Err(explain(error)),
         }
         let error = command.exec();
@@ -97,7 +98,10 @@ impl RunArgs {
             ErrorKind::NotFound => 127,
             _ => 126,
         };
-        eprintln!("enet: {}: {error}", self.command[0].to_string_lossy());
+        output::message(format_args!(
+            "{}: {error}",
+            self.command[0].to_string_lossy()
+        ));
         Ok(ExitCode::from(code))
     }
 
@@ -131,7 +135,7 @@ impl RunArgs {
             _ => {}
         }
         if !self.quiet {
-            eprintln!("enet: TCP sockets are mapped {said}");
+            output::message(format_args!("TCP sockets are mapped {said}"));
         }
         Ok(())
     }
