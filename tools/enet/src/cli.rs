@@ -2,6 +2,7 @@
 
 //! The command line of the program `enet`.
 
+use std::env;
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
@@ -37,7 +38,7 @@ Examples:
 
 Exit status: 0 on success, 2 for a wrong command line. ping: 0 if the host answered, 1 if not, 2 for
 an error; run: the command's, 127 if there is none of that name, 126 if it cannot be started, 125 for
-an error of enet's own; other commands: 1 for an error.";
+an error of enet's own or a wrong command line; other commands: 1 for an error.";
 
 /// Lists PF_ENET sockets, explains counters, finds out why a host does not answer, and runs
 /// programs of TCP over ESP.
@@ -73,21 +74,31 @@ enum Verb {
 pub fn main() -> ExitCode {
     match Cli::try_parse() {
         Ok(cli) => cli.run(),
-        Err(error) => answer(&error),
+        Err(error) => {
+            let runs = env::args_os().nth(1).is_some_and(|verb| verb == "run");
+            let statuses = if runs {
+                (RUN_FAILURE, RUN_FAILURE)
+            } else {
+                (2, 1)
+            };
+            answer(&error, statuses)
+        }
     }
 }
 
+/// Exit status for errors of `run` itself, the command line among them. Programs that run a command
+/// share it, `env` and `timeout` for example: the command's own statuses are usually smaller.
+const RUN_FAILURE: u8 = 125;
+
 /// Prints the parser's message, or the help that the command line asks for, and returns the exit
-/// status.
-fn answer(error: &clap::Error) -> ExitCode {
+/// status: `wrong_line` for a wrong command line, and `failure` if help cannot be written.
+fn answer(error: &clap::Error, (wrong_line, failure): (u8, u8)) -> ExitCode {
     let printed = error.print().and_then(|()| io::stdout().flush());
     if error.use_stderr() {
-        return ExitCode::from(2);
+        return ExitCode::from(wrong_line);
     }
-    finish(
-        output::unless_closed(printed).map(|()| ExitCode::SUCCESS),
-        1,
-    )
+    let outcome = output::unless_closed(printed);
+    finish(outcome.map(|()| ExitCode::SUCCESS), failure)
 }
 
 /// Prints the error, and returns the exit status, which is `failure` for an error.
@@ -107,7 +118,7 @@ impl Cli {
             Verb::Ping(arguments) => (arguments.run(), 2),
             Verb::Stats(arguments) => (done(arguments.run()), 1),
             Verb::Exporter(arguments) => (done(arguments.run()), 1),
-            Verb::Run(arguments) => (arguments.run(), 125),
+            Verb::Run(arguments) => (arguments.run(), RUN_FAILURE),
             Verb::Map(arguments) => (done(arguments.run()), 1),
             Verb::Unmap(arguments) => (done(arguments.run()), 1),
             Verb::Completions(arguments) => (done(arguments.run()), 1),

@@ -68,19 +68,41 @@ fn the_exit_status_does_not_depend_on_messages() {
 
 #[test]
 fn output_that_is_lost_is_a_failure() {
-    for arguments in [
-        &["--help"][..],
-        &["--version"],
-        &["run", "--help"],
-        &["completions", "bash"],
-        &["exporter", "--once"],
+    for (arguments, wanted) in [
+        (&["--help"][..], 1),
+        (&["--version"], 1),
+        (&["run", "--help"], 125),
+        (&["completions", "bash"], 1),
+        (&["exporter", "--once"], 1),
     ] {
         let Output { status, stderr, .. } = enet(arguments).stdout(full()).output().unwrap();
         let said = String::from_utf8(stderr).unwrap();
-        assert_eq!(status.code(), Some(1), "{arguments:?}: {said}");
+        assert_eq!(status.code(), Some(wanted), "{arguments:?}: {said}");
         assert!(said.contains("writing the output: No space"), "{said}");
         // A reader that has seen enough, such as `head`, is no failure.
         let status = enet(arguments).stdout(closed()).status().unwrap();
         assert_eq!(status.code(), Some(0), "{arguments:?}");
+    }
+}
+
+/// Programs that run a command, such as `env` and `timeout`, exit with 125 for errors of their own,
+/// because commands themselves exit with 1 or 2.
+#[test]
+fn a_wrong_line_of_run_is_125_and_of_others_2() {
+    for (arguments, wanted) in [
+        (&["run"][..], 125),
+        (&["run", "--nonsense", "--", "true"], 125),
+        (&["run", "--by", "magic", "--", "true"], 125),
+        (&["run", "--allow", "10.0.0", "--", "true"], 125),
+        (&["run", "--help"], 0),
+        (&["help", "run"], 0),
+        (&[], 2),
+        (&["ss", "--nonsense"], 2),
+        (&["map", "--allow", "10.0.0"], 2),
+        (&["running"], 2),
+    ] {
+        let Output { status, stderr, .. } = enet(arguments).output().unwrap();
+        let said = String::from_utf8_lossy(&stderr);
+        assert_eq!(status.code(), Some(wanted), "{arguments:?}: {said}");
     }
 }
