@@ -54,7 +54,9 @@ fn run_starts_the_command_although_its_messages_are_lost() {
 #[test]
 fn the_exit_status_does_not_depend_on_messages() {
     for (arguments, wanted) in [
-        (&["ping", "02:00:00:00:00:02"][..], 2),
+        (&["run", "--by", "preload", "--", "/nonexistent"][..], 127),
+        (&["run", "--by", "preload", "--", "/etc"], 126),
+        (&["ping", "02:00:00:00:00:02"], 2),
         (&["ss", "-i", "nosuch0"], 1),
         (&["nonsense"], 2),
     ] {

@@ -11,13 +11,13 @@ mod btf;
 mod group;
 mod keeper;
 mod rules;
+mod signals;
 
 use std::env;
 use std::ffi::OsString;
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
@@ -93,7 +93,7 @@ impl RunArgs {
             )),
             Err(error) => return Err(explain(error)),
         }
-        let error = command.exec();
+        let error = signals::exec(&mut command);
         let code = match error.kind() {
             ErrorKind::NotFound => 127,
             _ => 126,
