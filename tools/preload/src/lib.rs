@@ -4,6 +4,8 @@
 //! streams. `socket()` only replaces the protocol number, so the program gets ordinary descriptors
 //! of the kernel.
 
+#![deny(clippy::print_stderr, clippy::print_stdout)]
+
 use libc::c_int;
 use sockaddr_en::constants::IPPROTO_ENET;
 
