@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import errno
+import ipaddress
 import operator
 import re
 import socket
@@ -68,6 +69,10 @@ class Address:
             mac = _UNSPECIFIED
         elif _MAC.fullmatch(host):
             mac = bytes.fromhex(host.replace(":", ""))
+        elif _is_ip(host):
+            raise ValueError(
+                f"`{text}` begins with an IP address: `sockaddr_en.lookup` finds the Ethernet address of its host"
+            )
         else:
             raise _bad(text, "an Ethernet address or `*` stands first")
         if not percent and host != "*":
@@ -102,6 +107,14 @@ class Address:
         except OSError:
             interface = str(self.interface)
         return f"{host}%{interface}:{self.port}"
+
+
+def _is_ip(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host.removeprefix("[").removesuffix("]"))
+    except ValueError:
+        return False
+    return True
 
 
 def _check_port(port: int) -> None:

@@ -66,16 +66,18 @@ class Socket(socket.socket):
         raw = _peer(address).to_bytes()
         try:
             _check(_libc.connect(self.fileno(), raw, len(raw)))
+            return
         except OSError as error:
             # As in `socket.socket`: without a time out, the kernel itself waits, at most for
             # SO_SNDTIMEO. A signal ends that wait.
             interrupted = error.errno == errno.EINTR and self.gettimeout() != 0
             if not interrupted and not (error.errno in _CONNECTING and self.gettimeout()):
                 raise
-            self._wait(select.POLLOUT, self._deadline())
-            number = self.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-            if number:
-                raise OSError(number, os.strerror(number)) from None
+        # here and not above, so that a traceback does not show the error that begins the wait
+        self._wait(select.POLLOUT, self._deadline())
+        number = self.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if number:
+            raise OSError(number, os.strerror(number))
 
     def connect_ex(self, address: Address | str, /) -> int:
         """Connects like `connect`, but returns the error's number, or 0."""
@@ -228,7 +230,7 @@ class Socket(socket.socket):
                 # Without a time out, this is the end of SO_RCVTIMEO or SO_SNDTIMEO.
                 if not self.gettimeout():
                     raise
-                self._wait(event, deadline)
+            self._wait(event, deadline)
 
     def _wait(self, event: int, deadline: float | None) -> None:
         poll = select.poll()

@@ -37,6 +37,11 @@ class AddressTest(unittest.TestCase):
                 Address.parse(text)
             self.assertIn("02:00:00:00:00:01%eth0:2805", str(caught.exception))
 
+    def test_an_ip_address_is_referred_to_lookup(self):
+        for text in ["10.0.0.2:4444", "[fe80::1]:1", "fe80::1%lo:1"]:
+            with self.subTest(text), self.assertRaisesRegex(ValueError, "sockaddr_en.lookup"):
+                Address.parse(text)
+
     def test_an_absent_interface_is_an_error_of_the_system(self):
         with self.assertRaisesRegex(OSError, "nowhere0") as caught:
             Address.parse("*%nowhere0:1")

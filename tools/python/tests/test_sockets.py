@@ -344,6 +344,13 @@ class TimeOuts(WithoutModule):
             two.recvfrom(10)
         self.assertGreaterEqual(time.monotonic() - start, 0.05)
 
+    def test_an_ended_wait_is_told_without_the_error_that_began_it(self):
+        two = self.socket(SOCK_DGRAM, 2)
+        two.settimeout(0.01)
+        with self.assertRaises(TimeoutError) as caught:
+            two.recvfrom(10)
+        self.assertIsNone(caught.exception.__context__)
+
     def test_a_signal_does_not_end_a_wait(self):
         two = self.socket(SOCK_DGRAM, 2)
         self.addCleanup(signal.signal, signal.SIGALRM, signal.signal(signal.SIGALRM, lambda *_: None))
