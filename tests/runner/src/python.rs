@@ -24,7 +24,8 @@ const SCRIPTS: &str = "usr/share/python";
 const LOADED: &str = "
 import sys
 sys.modules['ssl'] = None
-import asyncio, ctypes, dataclasses, encodings.idna, fcntl, os, pathlib, re, select, socket, struct, threading, time
+import asyncio, ctypes, dataclasses, encodings.idna, fcntl, ipaddress, os, pathlib, re, select, socket, struct
+import threading, time
 import unittest, unittest.async_case, unittest.main, unittest.runner
 print(os.path.realpath(sys.executable))
 for module in list(sys.modules.values()):
