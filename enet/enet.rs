@@ -42,7 +42,6 @@ use crate::net::{
     device::Notifier,
     family::{FamilyRegistration, ProtocolRegistration},
     inet, namespace, offload, packet_type,
-    parameter::modinfo,
     route,
 };
 
@@ -55,10 +54,6 @@ module! {
     // The last two aliases load the module when a program opens a mapped socket.
     alias: ["net-pf-28", "net-pf-2-proto-259-type-1", "net-pf-10-proto-259-type-1"],
 }
-
-// The version of the crates and packages, which `modinfo -F version enet` and
-// `/sys/module/enet/version` print. `module!` has no field for the version.
-modinfo!("version=0.1.0");
 
 /// The module's registrations, dropped in the order of the fields. First, programs can no longer
 /// create sockets. Second, frames are no longer received. Third, the connections that outlived

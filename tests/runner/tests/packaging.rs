@@ -85,3 +85,84 @@ fn a_line_that_is_no_rule_leaves_all_to_tcp() {
     let wanted = "flush 0\nallow 10.0.0.0/24 0-65535 0\ndeny 0.0.0.0/0 0-65535 0\n";
     assert_eq!(written, wanted);
 }
+
+/// A repository of git with the script and a commit.
+struct Repository(TempDir);
+
+impl Repository {
+    fn new() -> Self {
+        let repository = Self(TempDir::new().unwrap());
+        let place = repository.0.path();
+        for directory in ["mk", "packaging/debian"] {
+            fs::create_dir_all(place.join(directory)).unwrap();
+        }
+        for file in ["mk/version", "mk/lib.sh"] {
+            fs::copy(root().join(file), place.join(file)).unwrap();
+        }
+        let next = "enet (1.2.0) unstable; urgency=medium\n";
+        fs::write(place.join("packaging/debian/changelog"), next).unwrap();
+        repository.git("init -q");
+        repository.commit();
+        repository
+    }
+
+    fn git(&self, words: &str) {
+        let mut git = Command::new("git");
+        git.args(["-c", "user.name=test", "-c", "user.email=test@example.org"]);
+        let git = git.args(words.split(' ')).current_dir(self.0.path());
+        assert!(git.status().unwrap().success(), "{words}");
+    }
+
+    fn commit(&self) {
+        self.git("add -A");
+        self.git("commit -q --allow-empty -m test");
+    }
+
+    /// Returns the version without the commit.
+    fn version(&self) -> String {
+        let output = Command::new(self.0.path().join("mk/version")).output();
+        let said = String::from_utf8(output.unwrap().stdout).unwrap();
+        let said = said.trim();
+        let is_release = !said.contains("git");
+        let counted = if is_release { Some(said) } else { said.rsplit_once('.').map(|(counted, _)| counted) };
+        counted.unwrap().to_owned()
+    }
+}
+
+/// Before the release of 1.2.0 versions are older than it to apt, and afterwards newer.
+#[test]
+fn versions_grow_from_commit_to_release_to_commit() {
+    let repository = Repository::new();
+    repository.git("tag v1.1.0");
+    assert_eq!(repository.version(), "1.2.0~git1");
+    repository.commit();
+    assert_eq!(repository.version(), "1.2.0~git2");
+    repository.git("tag v1.2.0");
+    assert_eq!(repository.version(), "1.2.0");
+    repository.commit();
+    assert_eq!(repository.version(), "1.2.0+git3");
+    fs::write(repository.0.path().join("version"), "1.2.0~git2.abc\n").unwrap();
+    assert_eq!(repository.version(), "1.2.0~git2");
+    fs::remove_file(repository.0.path().join("version")).unwrap();
+    fs::remove_dir_all(repository.0.path().join(".git")).unwrap();
+    assert_eq!(repository.version(), "1.2.0");
+}
+
+/// The crates, the Python package and the Debian packages have one version.
+#[test]
+fn the_version_is_the_same_everywhere() {
+    let page = read("Cargo.toml");
+    let (_, rest) = page.split_once("[workspace.package]\nversion = \"").unwrap();
+    let (version, _) = rest.split_once('"').unwrap();
+    for (file, words) in [
+        ("packaging/debian/changelog", format!("enet ({version}) ")),
+        ("CHANGELOG.md", format!("\n## {version}")),
+        ("tools/python/pyproject.toml", format!("version = \"{version}\"")),
+        ("mpi/btl_esp/Cargo.toml", format!("version = \"{version}\"")),
+        ("Cargo.toml", format!("sockaddr_en = {{ version = \"{version}\"")),
+        ("netgauge/Cargo.toml", format!("enet-switch = {{ version = \"{version}\"")),
+    ] {
+        let text = read(file);
+        assert!(text.contains(&words), "{file} does not say {words:?}");
+    }
+}
