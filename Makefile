@@ -4,7 +4,7 @@
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-debug bench engine-bench profile incast params performance scale faults dos endurance fuzz fuzz-calls fuzz-frames fuzz-corpus \
-	fuzz-coverage shell shell-walk modules install releases kernels unit scenarios manual python misuses dissector model simulation lint fmt clean toolbox runner \
+	fuzz-coverage shell shell-walk modules install uninstall releases kernels unit scenarios manual python misuses dissector model simulation lint fmt clean toolbox runner \
 	packages package-test package-test-dkms mpi-test mpi-hosts
 
 # 'make KDIR=...' reaches the scripts through the environment
@@ -45,7 +45,8 @@ help:
 	@echo '                  KDIR=TREE builds for any kernel tree with Rust metadata, with the host'\''s tools'
 	@echo '  make kernels    build for every supported kernel, run the scenarios in each; rewrites the table of docs/kernels.md;'
 	@echo '                  KERNELS="release ..." selects kernels, ONLY="name ..." selects scenarios'
-	@echo '  make install    build for the running kernel (or KDIR or RELEASE) and install, with depmod, headers and manual pages'
+	@echo '  make install    build for the running kernel (or KDIR or RELEASE) and install, with depmod, headers and manual pages;'
+	@echo '                  make uninstall removes all that it installed'
 	@echo '  make packages   build Debian packages in build/packages: enet-modules-RELEASE, enet-dkms, enet-tools, netgauge,'
 	@echo '                  openmpi-btl-esp, libsockaddr-en-dev, python3-sockaddr-en; MODULE_KEY=FILE MODULE_CERT=FILE sign the module,'
 	@echo '                  REPO_KEY=KEY the index for apt by gpg. make package-test installs them by apt in a fresh system and boots it,'
@@ -173,6 +174,9 @@ modules:
 
 install:
 	@mk/module install
+
+uninstall:
+	@mk/module uninstall
 
 packages:
 	@mk/packages
