@@ -15,7 +15,7 @@ use crate::layout::Layout;
 const MODULE_PAGES: [&str; 3] = ["enet.7", "edp.7", "esp.7"];
 
 /// The programs' pages. The programs' own tests compare these pages with the options.
-const PROGRAM_PAGES: [&str; 2] = ["enet.1", "netgauge.1"];
+const PROGRAM_PAGES: [&str; 3] = ["enet.1", "enet-switch.1", "netgauge.1"];
 
 /// Checks each page. Whether a page's statements hold for the module is checked by scenarios.
 pub fn check(layout: &Layout) -> Part {
