@@ -5,6 +5,7 @@
 mod pages;
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
 use pages::{files, read, root};
@@ -124,7 +125,11 @@ impl Repository {
         let said = String::from_utf8(output.unwrap().stdout).unwrap();
         let said = said.trim();
         let is_release = !said.contains("git");
-        let counted = if is_release { Some(said) } else { said.rsplit_once('.').map(|(counted, _)| counted) };
+        let counted = if is_release {
+            Some(said)
+        } else {
+            said.rsplit_once('.').map(|(counted, _)| counted)
+        };
         counted.unwrap().to_owned()
     }
 }
@@ -152,17 +157,184 @@ fn versions_grow_from_commit_to_release_to_commit() {
 #[test]
 fn the_version_is_the_same_everywhere() {
     let page = read("Cargo.toml");
-    let (_, rest) = page.split_once("[workspace.package]\nversion = \"").unwrap();
+    let (_, rest) = page
+        .split_once("[workspace.package]\nversion = \"")
+        .unwrap();
     let (version, _) = rest.split_once('"').unwrap();
     for (file, words) in [
         ("packaging/debian/changelog", format!("enet ({version}) ")),
         ("CHANGELOG.md", format!("\n## {version}")),
-        ("tools/python/pyproject.toml", format!("version = \"{version}\"")),
+        (
+            "tools/python/pyproject.toml",
+            format!("version = \"{version}\""),
+        ),
         ("mpi/btl_esp/Cargo.toml", format!("version = \"{version}\"")),
-        ("Cargo.toml", format!("sockaddr_en = {{ version = \"{version}\"")),
-        ("netgauge/Cargo.toml", format!("enet-switch = {{ version = \"{version}\"")),
+        (
+            "Cargo.toml",
+            format!("sockaddr_en = {{ version = \"{version}\""),
+        ),
+        (
+            "netgauge/Cargo.toml",
+            format!("enet-switch = {{ version = \"{version}\""),
+        ),
     ] {
         let text = read(file);
         assert!(text.contains(&words), "{file} does not say {words:?}");
+    }
+}
+
+/// Returns whether a pattern of debian/copyright, in which a star also stands for slashes, is about
+/// a file.
+fn is_about(pattern: &str, file: &str) -> bool {
+    match pattern.split_once('*') {
+        None => pattern == file,
+        Some((start, "")) => file.starts_with(start),
+        Some((start, end)) => file
+            .strip_prefix(start)
+            .is_some_and(|rest| rest.ends_with(end)),
+    }
+}
+
+/// Returns the stanzas of debian/copyright about files: patterns and licence.
+fn stanzas() -> Vec<(Vec<String>, String)> {
+    let text = read("packaging/debian/copyright");
+    let about_files = text
+        .split("\n\n")
+        .filter_map(|stanza| stanza.strip_prefix("Files:"));
+    about_files
+        .map(|stanza| {
+            let (patterns, rest) = stanza.split_once("\nCopyright:").unwrap();
+            let (_, licence) = rest.split_once("\nLicense: ").unwrap();
+            let patterns = patterns.split_whitespace().map(str::to_owned);
+            let licence = licence.lines().next().unwrap();
+            (patterns.collect(), licence.replace(" or ", " OR "))
+        })
+        .collect()
+}
+
+/// The last stanza that is about a file has the licence of the file's own line.
+#[test]
+fn the_packages_licences_are_those_of_the_files() {
+    let stanzas = stanzas();
+    let mut names = ["Kbuild", "Makefile", "Cargo.toml"]
+        .map(str::to_owned)
+        .to_vec();
+    for directory in [
+        "docs",
+        "edp",
+        "enet",
+        "esp",
+        "mk",
+        "mpi",
+        "netgauge",
+        "packaging",
+        "rust",
+        "tests",
+        "tools",
+    ] {
+        names.extend(files(directory));
+    }
+    let mut compared = 0;
+    for name in names {
+        let Ok(text) = fs::read_to_string(root().join(&name)) else {
+            continue;
+        };
+        let mut lines = text.lines().take(4);
+        let Some(line) = lines.find_map(|line| line.split_once("SPDX-License-Identifier: ")) else {
+            continue;
+        };
+        let own = line.1.trim_end_matches([' ', '*', '/', '-', '>']);
+        let own = if own == "GPL-2.0" {
+            "GPL-2.0-only"
+        } else {
+            own
+        };
+        let patterns = |(patterns, _): &&(Vec<String>, String)| {
+            patterns.iter().any(|pattern| is_about(pattern, &name))
+        };
+        let (_, licence) = stanzas.iter().rev().find(patterns).unwrap();
+        assert_eq!(licence, own, "{name}");
+        compared += 1;
+    }
+    assert!(compared > 800, "{compared}");
+}
+
+/// A crate that is published has the texts of its licences and the changes in it.
+#[test]
+fn published_crates_have_their_licences() {
+    for place in ["tools/sockaddr_en", "tools/switch", "netgauge"] {
+        for (name, original) in [
+            ("LICENSE-MIT", "LICENSES/MIT.txt"),
+            ("LICENSE-APACHE", "LICENSES/Apache-2.0.txt"),
+            ("CHANGELOG.md", "CHANGELOG.md"),
+        ] {
+            assert_eq!(read(&format!("{place}/{name}")), read(original), "{place}");
+        }
+        let manifest = read(&format!("{place}/Cargo.toml"));
+        assert!(!manifest.contains("publish = false"), "{place}");
+        // crates.io does not have the page's neighbours
+        for line in read(&format!("{place}/README.md")).lines() {
+            for target in pages::links(line) {
+                assert!(
+                    target.starts_with("https:") || target.starts_with('#'),
+                    "{place}: {target}"
+                );
+            }
+        }
+    }
+    for place in ["edp", "esp", "tools/enet", "tools/preload"] {
+        let manifest = read(&format!("{place}/Cargo.toml"));
+        assert!(manifest.contains("\npublish = false\n"), "{place}");
+    }
+}
+
+/// Runs packaging/dkms-build where the kernel's source has this status of dpkg's. Returns whether it
+/// builds, and its messages.
+fn dkms_build(status: &str) -> (bool, String) {
+    let directory = TempDir::new().unwrap();
+    let place = |name: &str| directory.path().join(name);
+    let program = |name: &str, body: &str| {
+        fs::write(place(name), format!("#!/bin/sh\n{body}\n")).unwrap();
+        fs::set_permissions(place(name), fs::Permissions::from_mode(0o755)).unwrap();
+    };
+    let package = format!(
+        "case $4 in linux-source-7.3) echo {status} 7.3.4-1 ;; *) echo installed 7.3.4-1 ;; esac"
+    );
+    program("dpkg-query", &package);
+    program("make", "true");
+    program("prepare-tree", r#"[ "$1" != unpack ] || mkdir "$3""#);
+    fs::create_dir(place("headers")).unwrap();
+    fs::write(place("headers/Module.symvers"), "").unwrap();
+    fs::copy(root().join("packaging/dkms-build"), place("dkms-build")).unwrap();
+    let path = std::env::var("PATH").unwrap();
+    let output = Command::new(place("dkms-build"))
+        .args(["7.3.4+deb13-amd64", "headers"])
+        .current_dir(directory.path())
+        .env("PATH", format!("{}:{path}", directory.path().display()))
+        .output()
+        .unwrap();
+    (
+        output.status.success(),
+        String::from_utf8(output.stderr).unwrap(),
+    )
+}
+
+/// DKMS may build while apt has unpacked the source and not configured it yet.
+#[test]
+fn the_kernels_source_need_not_be_configured() {
+    for status in [
+        "installed",
+        "unpacked",
+        "half-configured",
+        "triggers-awaited",
+        "triggers-pending",
+    ] {
+        let (is_good, said) = dkms_build(status);
+        assert!(is_good, "{status}: {said}");
+    }
+    for status in ["config-files", "half-installed", "not-installed"] {
+        let (is_good, said) = dkms_build(status);
+        let words = "apt install linux-source-7.3=7.3.4-1";
+        assert!(!is_good && said.contains(words), "{status}: {said}");
     }
 }
