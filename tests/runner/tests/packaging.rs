@@ -282,6 +282,15 @@ fn published_crates_have_their_licences() {
             }
         }
     }
+    for (name, original) in [
+        ("LICENSE-MIT", "MIT.txt"),
+        ("LICENSE-APACHE", "Apache-2.0.txt"),
+    ] {
+        // no links: the archive of a Python source would have them as they are
+        let text = read(&format!("tools/python/{name}"));
+        assert_eq!(text, read(&format!("LICENSES/{original}")));
+        assert!(!root().join("tools/python").join(name).is_symlink());
+    }
     for place in ["edp", "esp", "tools/enet", "tools/preload"] {
         let manifest = read(&format!("{place}/Cargo.toml"));
         assert!(manifest.contains("\npublish = false\n"), "{place}");
