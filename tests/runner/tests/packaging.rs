@@ -163,6 +163,8 @@ fn the_version_is_the_same_everywhere() {
     let (version, _) = rest.split_once('"').unwrap();
     for (file, words) in [
         ("packaging/debian/changelog", format!("enet ({version}) ")),
+        ("packaging/Containerfile", format!("-t enet:{version} ")),
+        ("packaging/enet-exporter.yaml", format!("/enet:{version}\n")),
         ("CHANGELOG.md", format!("\n## {version}")),
         (
             "tools/python/pyproject.toml",
@@ -297,8 +299,8 @@ fn published_crates_have_their_licences() {
     }
 }
 
-/// Runs packaging/dkms-build where the kernel's source has this status of dpkg's. Returns whether it
-/// builds, and its messages.
+/// Runs packaging/dkms-build where the kernel's source has this status of dpkg's. Returns whether
+/// it builds, and its messages.
 fn dkms_build(status: &str) -> (bool, String) {
     let directory = TempDir::new().unwrap();
     let place = |name: &str| directory.path().join(name);

@@ -29,7 +29,7 @@ pub fn unless_closed(written: io::Result<()>) -> Result<()> {
 }
 
 /// Prints a message to standard error. A message does not decide the outcome of a command, so an
-/// error is ignored if the message cannot be written: for example, a terminal or a pipe may be gone.
+/// error is ignored if the message cannot be written, as when a terminal or a pipe is gone.
 pub fn message(text: fmt::Arguments<'_>) {
     // One call writes the whole line, so lines of other processes do not come between its parts.
     let _ = io::stderr().write_all(format!("enet: {text}\n").as_bytes());

@@ -10,8 +10,8 @@ use std::process::{Command, Output, Stdio};
 use nix::fcntl::OFlag;
 use nix::unistd::pipe2;
 
-/// Returns a command of the program. `enet run` takes the library, so that it needs no rights; where
-/// the module is not loaded, `enet run` warns and does not map.
+/// Returns a command of the program. `enet run` takes the library, so that it needs no rights;
+/// where the module is not loaded, `enet run` warns and does not map.
 fn enet(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_enet"));
     command.args(arguments).env("ENET_PRELOAD", "/dev/null");

@@ -53,8 +53,8 @@ pub fn exec(command: &mut Command) -> io::Error {
         unsafe { command.pre_exec(|| Ok(ignore()?)) };
     }
     let error = command.exec();
-    // The failed attempt may have left the default, by which a message into a closed pipe would kill
-    // this process. An error is ignored, because then the disposition is what it was.
+    // The failed attempt may have left the default, by which a message into a closed pipe would
+    // kill this process. An error is ignored, because then the disposition is what it was.
     let _ = ignore();
     error
 }
