@@ -41,8 +41,7 @@ mod uapi;
 use crate::net::{
     device::Notifier,
     family::{FamilyRegistration, ProtocolRegistration},
-    inet, namespace, offload, packet_type,
-    route,
+    inet, namespace, offload, packet_type, route,
 };
 
 module! {
