@@ -28,6 +28,9 @@ const TYPED_BEFORE: [&str; 3] = ["make ", "apt ", "echo 'deb "];
 /// The mark of a command in README that runs on one host until it is interrupted.
 const SERVES: &str = "# on one host";
 
+/// The command in README that prints which protocol has carried its connections.
+const CARRIERS: &str = "enet stats | grep Mapped";
+
 /// Commands that are not in the documents, but must succeed in the shell.
 const ALSO: &[&str] = &[
     "man -P cat enet.7 | grep PF_ENET",
@@ -37,9 +40,19 @@ const ALSO: &[&str] = &[
     "curl --version",
     "enet stats --json | jq length",
     "echo '#include <en_address.h>' | gcc -Wall -Werror -fsyntax-only -x c -",
+    "pkg-config --modversion --cflags sockaddr_en",
     "python3 -c 'import sockaddr_en; print(sockaddr_en.Address.parse(\"*%eth0:1\"))'",
     "tshark -G protocols 2>/dev/null | grep enet_esp",
-    "(cd /usr/local/src/hello && cargo tree --offline)",
+    // mk/shell has built it from such a copy, and put it into /share.
+    "(cp -r /usr/local/src/hello /tmp && cd /tmp/hello && cargo tree --offline --locked --all-features)",
+    "(b socat SOCKET-LISTEN:28:0:x0af6000000000000000000000000 PIPE &)",
+    "until b enet ss -l | grep -q :2806; do sleep 0.2; done",
+    "/share/hello b 2806 | grep -x hello",
+    "b sh -c 'echo 1 >/proc/sys/esp/selective'",
+    "b sysctl -n esp.selective | grep -x 1",
+    "sysctl -n esp.selective | grep -x 0",
+    "sysctl -n esp.mapped_wait | grep -x 100000",
+    "b sysctl -n esp.mapped_wait | grep -x 100000",
     "enet run --by bpf --require -- true",
     "b enet run --by bpf --require -- true",
     "ip netns exec b enet run --by bpf --require -- true",
@@ -240,6 +253,21 @@ fn prints(printed: &str, wanted: &[String]) -> Result<()> {
     Ok(())
 }
 
+/// Checks the counters that [`CARRIERS`] prints: ESP carried all connections of mapped sockets, the
+/// first one included.
+fn carried_by_esp(printed: &str) -> Result<()> {
+    // each line has a count, a name and an explanation
+    let names = printed
+        .lines()
+        .filter_map(|line| line.split_whitespace().nth(1));
+    let counted = |prefix: &str| names.clone().any(|name| name.starts_with(prefix));
+    ensure!(
+        counted("MappedActiveOpens") && !counted("MappedTcp"),
+        "ESP has not carried each connection:\n{printed}"
+    );
+    Ok(())
+}
+
 /// A running guest, ended on drop.
 struct Machine(Child);
 
@@ -266,29 +294,37 @@ impl Hosts {
         }
     }
 
-    /// Types some steps. Interrupts a server after the last step.
+    /// Types some steps. Interrupts a server after the last step, or after the one that fails.
     fn walk(&mut self, steps: &[Step]) -> Result<()> {
         let mut serving = false;
+        let walked = self.walk_steps(steps, &mut serving);
+        let interrupted = if serving { self.interrupt() } else { Ok(()) };
+        walked.and(interrupted)
+    }
+
+    /// Types some steps. Sets `serving` while a server runs on host b.
+    fn walk_steps(&mut self, steps: &[Step], serving: &mut bool) -> Result<()> {
         for step in steps {
             println!(
                 "--- {}: {}",
                 if step.on_b { "b" } else { "a" },
                 step.command
             );
-            if serving && step.serves {
+            if *serving && step.serves {
+                *serving = false;
                 self.interrupt()?;
             }
             if step.serves {
                 self.b.type_text(&format!("{}\n", step.command))?;
-                serving = true;
+                *serving = true;
                 self.await_server()?;
                 continue;
             }
             let printed = self.of(step).run(&step.command)?;
             prints(&printed, &step.prints).with_context(|| step.command.clone())?;
-        }
-        if serving {
-            self.interrupt()?;
+            if step.command.contains(CARRIERS) {
+                carried_by_esp(&printed)?;
+            }
         }
         Ok(())
     }
@@ -428,6 +464,16 @@ a$ no
         assert_eq!(before_prompt("a 02:x ~# ", "a"), Some(""));
         assert_eq!(before_prompt("ls\nfile\na 02:x ~# ls", "a"), None);
         assert_eq!(before_prompt("ls\nb 02:x ~# ", "a"), None);
+    }
+
+    #[test]
+    fn connections_that_tcp_carried_are_told() {
+        let by_esp = "enet stats | grep Mapped  # what carried them\n 2  MappedActiveOpens  Mapped sockets connected\n 1  MappedWaits  not MappedTcpUnknown";
+        carried_by_esp(by_esp).unwrap();
+        carried_by_esp(&format!("{by_esp}\n 1  MappedTcpUnknown  the first")).unwrap_err();
+        carried_by_esp("enet stats | grep Mapped").unwrap_err();
+        let readme = include_str!("../../../README.md");
+        assert!(readme.lines().any(|line| line.starts_with(CARRIERS)));
     }
 
     #[test]
