@@ -151,7 +151,28 @@ fn lookups(lab: &Lab) -> Outcome {
     let peer = format!("{}%{DEVICE}:2805", print_mac(lab.b.mac));
     let own = format!("{}%{DEVICE}:2805", print_mac(lab.a.mac));
     let fails = |number: i32| format!("-1 {number}");
+    // The first name fits into the requests of netdevice(7), the second is the longest there is.
+    let names = ["short0".to_owned(), "n".repeat(127)];
+    for name in &names {
+        let add = format!("link property add dev {DEVICE} altname {name}\n");
+        lab.a.namespace.ip(&add)?;
+    }
     let hosts = [
+        (format!("10.0.0.2%{}", names[0]), peer.clone()),
+        (format!("02:00:00:00:00:02%{}", names[1]), peer.clone()),
+        ("::ffff:10.0.0.2".to_owned(), peer.clone()),
+        (format!("10.0.0.2%{}", "o".repeat(127)), fails(libc::ENODEV)),
+        ("10.0.0.2%4711".to_owned(), fails(libc::ENODEV)),
+        ("10.0.0.255".to_owned(), fails(libc::EINVAL)),
+        ("255.255.255.255".to_owned(), fails(libc::EINVAL)),
+        ("224.0.0.1".to_owned(), fails(libc::EINVAL)),
+        ("0.0.0.0".to_owned(), fails(libc::EINVAL)),
+        ("::".to_owned(), fails(libc::EINVAL)),
+        (format!("ff02::1%{DEVICE}"), fails(libc::EINVAL)),
+        ("fe80::1:2:3:4".to_owned(), fails(libc::EINVAL)),
+        ("127.0.0.2".to_owned(), fails(libc::ENODEV)),
+        (format!("02-00-00-00-00-02%{DEVICE}"), "0 0".to_owned()),
+        (format!("0200.0000.0002%{DEVICE}"), "0 0".to_owned()),
         ("10.0.0.2".to_owned(), peer.clone()),
         ("10.0.0.2".to_owned(), peer.clone()),
         (format!("10.0.0.2%{DEVICE}"), peer.clone()),
@@ -195,15 +216,12 @@ for host in sys.argv[1:]:
 ";
 
 fn by_the_crate(host: &str) -> String {
-    use sockaddr_en::LookupError;
-    let failed = |number: i32| format!("-1 {number}");
     match sockaddr_en::lookup(host, 2805) {
         Ok(address) => address.to_string(),
-        Err(LookupError::NoInterface(_) | LookupError::NotEthernet { .. }) => failed(libc::ENODEV),
-        Err(LookupError::Silent { .. }) => failed(libc::EHOSTUNREACH),
-        Err(LookupError::Routed(_)) => failed(libc::ENETUNREACH),
-        Err(LookupError::Unreachable { source, .. }) => failed(source.raw_os_error().unwrap_or(0)),
-        Err(_) => "0 0".to_owned(),
+        Err(error) => match error.raw_os_error() {
+            Some(number) => format!("-1 {number}"),
+            None => "0 0".to_owned(),
+        },
     }
 }
 

@@ -18,8 +18,11 @@ AF_ENET = 28
 # order), address length, address, zero.
 _LAYOUT = struct.Struct("=H2sIB6sx")
 _MAC = re.compile(r"[0-9A-Fa-f]{2}(?::[0-9A-Fa-f]{2}){5}")
-_NAME = re.compile(r"[^/:\s]{1,15}")
+# An alternative name of an interface may have 127 bytes, one of its own 15.
+_NAME = re.compile(r"[^/:\s]{1,127}")
+_OTHER_NOTATION = re.compile(r"[0-9A-Fa-f]{2}(?:-[0-9A-Fa-f]{2}){5}|[0-9A-Fa-f]{4}(?:\.[0-9A-Fa-f]{4}){2}")
 _UNSPECIFIED = bytes(6)
+_RTM_NEWLINK, _RTM_GETLINK, _NLM_F_REQUEST, _IFLA_ALT_IFNAME = 16, 18, 1, 53
 
 
 def _bad(text: str, why: str) -> ValueError:
@@ -30,6 +33,10 @@ def _bad_host(text: str) -> ValueError:
     return ValueError(
         f"`{text}` is no host: write a name, an IP address, or an Ethernet address as in 02:00:00:00:00:01%eth0"
     )
+
+
+def _with_colons(mac: str) -> str:
+    return bytes.fromhex(mac.replace("-", "").replace(".", "")).hex(":")
 
 
 @dataclass(frozen=True, order=True)
@@ -69,6 +76,8 @@ class Address:
             mac = _UNSPECIFIED
         elif _MAC.fullmatch(host):
             mac = bytes.fromhex(host.replace(":", ""))
+        elif _OTHER_NOTATION.fullmatch(host):
+            raise ValueError(f"`{text}` is no address: `{host}` has colons here, write {_with_colons(host)}")
         elif _is_ip(host):
             raise ValueError(
                 f"`{text}` begins with an IP address: `sockaddr_en.lookup` finds the Ethernet address of its host"
@@ -130,10 +139,23 @@ def _interface(text: str, interface: str) -> int:
             raise _bad(text, "an interface is a name or a number")
         return int(interface)
     try:
-        return socket.if_nametoindex(interface)
+        return _alternative(interface) if len(interface.encode()) > 15 else socket.if_nametoindex(interface)
     except OSError:
         # Before Python 3.14, the error of `if_nametoindex` has no errno.
         raise OSError(errno.ENODEV, f"there is no interface `{interface}` here") from None
+
+
+def _alternative(name: str) -> int:
+    """Asks `rtnetlink(7)` for the interface with an alternative name, for which `if_nametoindex` has no room."""
+    attribute = struct.pack("=HH", 4 + len(name.encode()) + 1, _IFLA_ALT_IFNAME) + name.encode() + b"\0"
+    body = bytes(16) + attribute + bytes(-len(attribute) % 4)
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE) as link:
+        link.settimeout(5)
+        link.send(struct.pack("=IHHII", 16 + len(body), _RTM_GETLINK, _NLM_F_REQUEST, 0, 0) + body)
+        kind, first, index = struct.unpack_from("=4xH10xii", link.recv(4096))
+    if kind != _RTM_NEWLINK:
+        raise OSError(-first, "no such interface")
+    return index
 
 
 def _family() -> int:

@@ -11,7 +11,7 @@ import struct
 import time
 from collections.abc import Iterator
 
-from .address import _MAC, Address, _bad_host, _interface
+from .address import _MAC, _OTHER_NOTATION, Address, _bad_host, _interface, _with_colons
 
 #: The discard port. A host without this service reports the port as closed.
 _DISCARD = 9
@@ -34,6 +34,7 @@ _REQUEST_DUMP = 0x1 | 0x300
 _IFA_ADDRESS, _IFA_LOCAL, _NDA_DST, _NDA_LLADDR = 1, 2, 1, 2
 # States of neighbour entries: reachable, stale, delay, probe or permanent; failed.
 _USABLE, _FAILED = 0x02 | 0x04 | 0x08 | 0x10 | 0x80, 0x20
+_MAPPED = bytes(10) + b"\xff\xff"
 _SIOCGIFHWADDR, _ARPHRD_ETHER = 0x8927, 1
 
 
@@ -46,7 +47,8 @@ def lookup(host: str, port: int) -> Address:
 
     Raises `ValueError` if the text is no valid host, `socket.gaierror` if the name has no IP address, and `OSError`:
     `ENODEV` if the interface does not exist or is not Ethernet, `EHOSTUNREACH` if no host answers, `ENETUNREACH` if the
-    host is behind a router.
+    host is behind a router, `EINVAL` if the IP address is a group's, a broadcast address, unspecified, or link-local
+    without an interface.
     """
     if not isinstance(host, str):
         raise TypeError(f"a host is text, not {type(host).__name__}")
@@ -61,12 +63,16 @@ def lookup(host: str, port: int) -> Address:
         if not percent:
             raise _bad_host(host)
         return Address(bytes.fromhex(name.replace(":", "")), index, port)
+    if _OTHER_NOTATION.fullmatch(name):
+        meant = f"{_with_colons(name)}%{interface or 'eth0'}"
+        raise ValueError(f"`{host}` is no host: an Ethernet address has colons here, write {meant}")
     if not name or (":" in name and not _is_ipv6(name)):
         raise _bad_host(host)
     first = None
     for *_, address in socket.getaddrinfo(name, port, type=socket.SOCK_DGRAM):
         try:
-            mac, found = _resolve(address[0].partition("%")[0], index)
+            # The fourth part of an IPv6 address is the interface that the resolver found for it.
+            mac, found = _resolve(address[0].partition("%")[0], index or (address[3:] or (0,))[0])
             return Address(mac, found, port)
         except OSError as error:
             first = first or error
@@ -85,11 +91,20 @@ def _resolve(ip: str, index: int) -> tuple[bytes, int]:
     """Returns the Ethernet address of `ip` and the number of the interface that leads there.
     If `index` is not 0, only that interface is searched.
     """
-    version = socket.AF_INET6 if ":" in ip else socket.AF_INET
-    raw = socket.inet_pton(version, ip)
-    own = _own(raw)
+    raw = socket.inet_pton(socket.AF_INET6 if ":" in ip else socket.AF_INET, ip)
+    # Frames of IPv4 lead to a host whose IPv4 address is written as one of IPv6.
+    raw = raw.removeprefix(_MAPPED)
+    version = socket.AF_INET6 if len(raw) == 16 else socket.AF_INET
+    ip = socket.inet_ntop(version, raw)
+    own, is_broadcast = _role(raw)
+    if not _is_one_host(raw) or (is_broadcast and not own):
+        raise OSError(errno.EINVAL, f"{ip} is not the IP address of one host")
     if own:
         return _mac_of(own), own
+    if version == socket.AF_INET and raw[0] == 127:
+        raise OSError(errno.ENODEV, "lo is not an Ethernet device")
+    if version == socket.AF_INET6 and raw[0] == 0xFE and raw[1] & 0xC0 == 0x80 and not index:
+        raise OSError(errno.EINVAL, f"{ip} is link-local: write the interface, as in {ip}%eth0")
     state, mac, found = _neighbour(raw, index)
     if state & _USABLE and mac:
         return mac, found
@@ -144,14 +159,30 @@ def _attributes(body: bytes) -> dict[int, bytes]:
     return found
 
 
-def _own(ip: bytes) -> int:
-    """Returns the number of the interface that has the address `ip`; 0 if none has it."""
+def _is_one_host(ip: bytes) -> bool:
+    """Returns whether `ip` can be the address of one host: not a group's, unspecified or the broadcast address."""
+    is_group = ip[0] == 0xFF if len(ip) == 16 else ip[0] >> 4 == 0xE
+    return any(ip) and not is_group and ip != b"\xff\xff\xff\xff"
+
+
+def _role(ip: bytes) -> tuple[int, bool]:
+    """Returns the number of the interface that has the address `ip`, 0 if none has it, and whether `ip` is the
+    broadcast address of an interface's network.
+    """
+    own, is_broadcast = 0, False
     for kind, body in _dump(_RTM_GETADDR, bytes(_OWN.size)):
+        if kind != _RTM_NEWADDR:
+            continue
         attributes = _attributes(body[_OWN.size :])
-        local = attributes.get(_IFA_LOCAL) or attributes.get(_IFA_ADDRESS)
-        if kind == _RTM_NEWADDR and local == ip:
-            return _OWN.unpack_from(body)[4]
-    return 0
+        _, prefix, *_, interface = _OWN.unpack_from(body)
+        member = attributes.get(_IFA_ADDRESS, b"")
+        if (attributes.get(_IFA_LOCAL) or member) == ip:
+            own = interface
+        # Networks of one or two addresses have no broadcast address (RFC 3021).
+        if len(ip) == len(member) == 4 and prefix < 31:
+            last = int.from_bytes(member, "big") | 0xFFFFFFFF >> prefix
+            is_broadcast |= int.from_bytes(ip, "big") == last
+    return own, is_broadcast
 
 
 def _neighbour(ip: bytes, index: int) -> tuple[int, bytes, int]:

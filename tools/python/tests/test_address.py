@@ -30,7 +30,7 @@ class AddressTest(unittest.TestCase):
     def test_other_texts_are_refused(self):
         for text in [
             "", "*", ":", "*:", "*:65536", "*:+1", "*:1x", "*x:1", "%lo:1", "*%:1", "*%lo", "*%l o:1",
-            "*%l/o:1", "*%4294967296:1", "*%sixteen-letters-:1", "02:00:00:00:00:01:2805",
+            "*%l/o:1", "*%4294967296:1", f"*%{'a' * 128}:1", "02:00:00:00:00:01:2805",
             "02:00:00:00:00:01", "02:00:00:00:00%lo:1", "02:00:00:00:00:0g%lo:1", "*:٣",
         ]:
             with self.subTest(text), self.assertRaises(ValueError) as caught:
@@ -45,6 +45,10 @@ class AddressTest(unittest.TestCase):
     def test_an_absent_interface_is_an_error_of_the_system(self):
         with self.assertRaisesRegex(OSError, "nowhere0") as caught:
             Address.parse("*%nowhere0:1")
+        self.assertEqual(caught.exception.errno, errno.ENODEV)
+
+        with self.assertRaisesRegex(OSError, "sixteen-letters-") as caught:
+            Address.parse("*%sixteen-letters-:1")
         self.assertEqual(caught.exception.errno, errno.ENODEV)
 
     def test_the_layout_is_that_of_sockaddr_en(self):
@@ -91,10 +95,23 @@ class AddressTest(unittest.TestCase):
         for text in ["", "%lo", "02:00:00:00:00:01", "02:00:00:00:00:02:veth0", "10.0.0.2:2805"]:
             with self.subTest(text), self.assertRaisesRegex(ValueError, "02:00:00:00:00:01%eth0"):
                 lookup(text, 1)
-        for text in ["127.0.0.1", "localhost", "127.0.0.1%lo", "127.0.0.1%nowhere0"]:
+        for text in ["127.0.0.1", "127.0.0.2", "::ffff:127.0.0.1", "localhost", "127.0.0.1%lo", "127.0.0.1%nowhere0"]:
             with self.subTest(text), self.assertRaises(OSError) as caught:
                 lookup(text, 1)
             self.assertEqual(caught.exception.errno, errno.ENODEV)
+
+    def test_other_notations_are_refused_with_what_to_write(self):
+        for mac in ["02-00-00-00-00-0A", "0200.0000.000a"]:
+            with self.assertRaisesRegex(ValueError, "write 02:00:00:00:00:0a%lo"):
+                sockaddr_en.lookup(f"{mac}%lo", 1)
+            with self.assertRaisesRegex(ValueError, "write 02:00:00:00:00:0a$"):
+                Address.parse(f"{mac}%lo:1")
+
+    def test_addresses_of_no_host_are_refused_at_once(self):
+        for text in ["0.0.0.0", "::", "255.255.255.255", "224.0.0.1", "ff02::1%lo", "127.255.255.255", "fe80::1:2:3:4"]:
+            with self.subTest(text), self.assertRaises(OSError) as caught:
+                sockaddr_en.lookup(text, 1)
+            self.assertEqual(caught.exception.errno, errno.EINVAL)
 
     def test_a_missing_module_says_what_to_do(self):
         self.addCleanup(setattr, sockaddr_en, "FAMILY", sockaddr_en.FAMILY)

@@ -84,13 +84,61 @@ static inline const char *en_pairs(const char *text, uint8_t octets[6])
 	return text;
 }
 
+/* ALTIFNAMSIZ of linux/netdevice.h: bytes of the longest alternative name, including its NUL. */
+#define EN_ALTIFNAMSIZ 128
+
+/*
+ * Returns the number of the interface with the alternative name `name`, for which if_nametoindex(3)
+ * has no room; or 0 with errno set, which is ENODEV if no interface has the name.
+ */
+static inline uint32_t en_alternative(const char *name)
+{
+	/* The headers of older kernels lack IFLA_ALT_IFNAME. */
+	static const unsigned short alternative = 53;
+	struct {
+		struct nlmsghdr header;
+		struct ifinfomsg body;
+		struct rtattr attribute;
+		char name[EN_ALTIFNAMSIZ];
+	} ask;
+	/* The element type aligns the buffer for the netlink message in it. */
+	struct nlmsghdr answer[64];
+	struct timeval patience = { 5, 0 };
+	size_t length = strlen(name) + 1;
+	int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
+	uint32_t index = 0;
+	ssize_t got;
+	int error;
+
+	if (fd < 0)
+		return 0;
+	memset(&ask, 0, sizeof(ask));
+	ask.header.nlmsg_len = (uint32_t)(NLMSG_LENGTH(sizeof(ask.body)) + RTA_SPACE(length));
+	ask.header.nlmsg_type = RTM_GETLINK;
+	ask.header.nlmsg_flags = NLM_F_REQUEST;
+	ask.attribute.rta_len = (unsigned short)RTA_LENGTH(length);
+	ask.attribute.rta_type = alternative;
+	memcpy(ask.name, name, length);
+	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+	/* The part of the answer that is read comes first, and the kernel cuts off the rest. */
+	got = send(fd, &ask, ask.header.nlmsg_len, 0) < 0 ? -1 : recv(fd, answer, sizeof(answer), 0);
+	if (got >= (ssize_t)NLMSG_LENGTH(sizeof(struct nlmsgerr)) && answer->nlmsg_type == NLMSG_ERROR)
+		errno = -((const struct nlmsgerr *)NLMSG_DATA(answer))->error;
+	else if (got >= (ssize_t)NLMSG_LENGTH(sizeof(ask.body)) && answer->nlmsg_type == RTM_NEWLINK)
+		index = (uint32_t)((const struct ifinfomsg *)NLMSG_DATA(answer))->ifi_index;
+	error = errno;
+	close(fd);
+	errno = error;
+	return index;
+}
+
 /*
  * Reads the interface from `text` to `end`. Returns 1; 0 if the text is no valid interface name; or
  * -1 with errno set if no interface has the name.
  */
 static inline int en_interface(const char *text, const char *end, uint32_t *index)
 {
-	char name[IF_NAMESIZE];
+	char name[EN_ALTIFNAMSIZ];
 	unsigned long long number;
 	size_t length = (size_t)(end - text);
 
@@ -107,7 +155,7 @@ static inline int en_interface(const char *text, const char *end, uint32_t *inde
 	}
 	memcpy(name, text, length);
 	name[length] = '\0';
-	*index = if_nametoindex(name);
+	*index = length < IF_NAMESIZE ? if_nametoindex(name) : en_alternative(name);
 	return *index ? 1 : -1;
 }
 
@@ -193,14 +241,65 @@ static inline const void *en_ip(const struct sockaddr *address, size_t *length)
 	return &((const struct sockaddr_in *)(const void *)address)->sin_addr;
 }
 
+/* Returns an IPv4 address in host byte order; 0 for one of IPv6. */
+static inline uint32_t en_ipv4(const struct sockaddr *address)
+{
+	if (address->sa_family != AF_INET)
+		return 0;
+	return ntohl(((const struct sockaddr_in *)(const void *)address)->sin_addr.s_addr);
+}
+
+/* Returns whether `ip` is the broadcast address of the network of `own`. */
+static inline int en_is_broadcast(const struct sockaddr *ip, const struct ifaddrs *own)
+{
+	uint32_t hosts;
+
+	if (ip->sa_family != AF_INET || !own->ifa_netmask)
+		return 0;
+	hosts = ~ntohl(((const struct sockaddr_in *)(const void *)own->ifa_netmask)->sin_addr.s_addr);
+	/* Networks of one or two addresses have no broadcast address (RFC 3021). */
+	return hosts > 1 && en_ipv4(ip) == (en_ipv4(own->ifa_addr) | hosts);
+}
+
+/*
+ * Returns whether `ip` can be the address of one host: not a group's, unspecified or the broadcast
+ * address.
+ */
+static inline int en_is_one_host(const struct sockaddr *ip)
+{
+	const struct in6_addr *v6 = &((const struct sockaddr_in6 *)(const void *)ip)->sin6_addr;
+	uint32_t v4 = en_ipv4(ip);
+
+	if (ip->sa_family == AF_INET6)
+		return !IN6_IS_ADDR_MULTICAST(v6) && !IN6_IS_ADDR_UNSPECIFIED(v6);
+	return v4 != INADDR_ANY && v4 != INADDR_BROADCAST && !IN_MULTICAST(v4);
+}
+
+/* Makes an IPv4 address that is written as one of IPv6 an IPv4 address. */
+static inline void en_unmap(struct sockaddr *ip, socklen_t *length)
+{
+	const struct in6_addr *v6 = &((const struct sockaddr_in6 *)(const void *)ip)->sin6_addr;
+	struct sockaddr_in v4;
+
+	if (ip->sa_family != AF_INET6 || !IN6_IS_ADDR_V4MAPPED(v6))
+		return;
+	memset(&v4, 0, sizeof(v4));
+	v4.sin_family = AF_INET;
+	v4.sin_port = ((const struct sockaddr_in6 *)(const void *)ip)->sin6_port;
+	memcpy(&v4.sin_addr, (const char *)v6 + 12, sizeof(v4.sin_addr));
+	memcpy(ip, &v4, sizeof(v4));
+	*length = sizeof(v4);
+}
+
 /*
  * If `ip` is an address of this host, reads the Ethernet address of the device that has it. Returns
  * 1; 0 if `ip` is not an address of this host; or -1 with errno, which is ENODEV if the device is
- * not Ethernet.
+ * not Ethernet, and EINVAL if `ip` is the broadcast address of a network.
  */
 static inline int en_own(const struct sockaddr *ip, struct sockaddr_en *address)
 {
 	struct ifaddrs *all, *each;
+	int broadcast = 0;
 	struct ifreq request;
 	size_t length, other;
 	const void *bytes = en_ip(ip, &length);
@@ -210,13 +309,19 @@ static inline int en_own(const struct sockaddr *ip, struct sockaddr_en *address)
 		return -1;
 	memset(&request, 0, sizeof(request));
 	for (each = all; each && !found; each = each->ifa_next) {
-		if (!each->ifa_addr || each->ifa_addr->sa_family != ip->sa_family ||
-		    memcmp(en_ip(each->ifa_addr, &other), bytes, length) != 0)
+		if (!each->ifa_addr || each->ifa_addr->sa_family != ip->sa_family)
+			continue;
+		broadcast |= en_is_broadcast(ip, each);
+		if (memcmp(en_ip(each->ifa_addr, &other), bytes, length) != 0)
 			continue;
 		found = 1;
 		snprintf(request.ifr_name, sizeof(request.ifr_name), "%s", each->ifa_name);
 	}
 	freeifaddrs(all);
+	if (!found && (broadcast || en_ipv4(ip) >> 24 == IN_LOOPBACKNET)) {
+		errno = broadcast ? EINVAL : ENODEV;
+		return -1;
+	}
 	if (!found)
 		return 0;
 	socket_fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
@@ -326,9 +431,19 @@ static inline int en_neighbour(const struct sockaddr *ip, struct sockaddr_en *ad
 static inline int en_resolve(const struct sockaddr *ip, socklen_t length, struct sockaddr_en *address)
 {
 	static const struct timespec pause = { 0, 20 * 1000 * 1000 };
+	const struct in6_addr *v6 = &((const struct sockaddr_in6 *)(const void *)ip)->sin6_addr;
 	char name[IF_NAMESIZE];
-	int entry, fd, tries, found = en_own(ip, address);
+	int entry, fd, tries, found;
 
+	errno = EINVAL;
+	if (!en_is_one_host(ip))
+		return -1;
+	found = en_own(ip, address);
+	/* Each interface may lead to a host that has the address. */
+	if (!found && ip->sa_family == AF_INET6 && IN6_IS_ADDR_LINKLOCAL(v6) && !address->sen_ifindex) {
+		errno = EINVAL;
+		return -1;
+	}
 	if (!found)
 		found = en_neighbour(ip, address, &entry);
 	if (found == 1 || (found < 0 && errno != EHOSTUNREACH))
@@ -356,13 +471,30 @@ static inline int en_resolve(const struct sockaddr *ip, socklen_t length, struct
 	return found == 1 ? 1 : -1;
 }
 
+/* Returns whether a text is an Ethernet address with dashes, or with dots after every other pair. */
+static inline int en_is_other_notation(const char *text)
+{
+	static const char *const forms[] = { "xx-xx-xx-xx-xx-xx", "xxxx.xxxx.xxxx" };
+	int is = 0;
+
+	for (int form = 0; form < 2; form++) {
+		const char *wanted = forms[form], *given = text;
+
+		while (*wanted && (*wanted == 'x' ? en_hex(*given) >= 0 : *given == *wanted))
+			wanted++, given++;
+		is |= !*wanted && !*given;
+	}
+	return is;
+}
+
 /*
  * Finds port `port` of the host that `host` names: a name, an IP address, or an Ethernet address
  * with its interface, as in 02:00:00:00:00:02%eth0. The interface may follow a name or an IP
  * address, too. Returns 1; 0 if the text is no valid host, or no IP address is known for it; or -1
  * with errno: ENODEV if the interface does not exist or is not Ethernet, EHOSTUNREACH if no host
- * answers, ENETUNREACH if the host is behind a router. The call blocks for up to three seconds if
- * no host answers.
+ * answers, ENETUNREACH if the host is behind a router, EINVAL if the IP address is a group's, a
+ * broadcast address, unspecified, or link-local without an interface. The call blocks for up to
+ * three seconds if no host answers.
  */
 static inline int en_find(const char *host, uint16_t port, struct sockaddr_en *address)
 {
@@ -393,6 +525,8 @@ static inline int en_find(const char *host, uint16_t port, struct sockaddr_en *a
 	}
 	memcpy(name, host, length);
 	name[length] = '\0';
+	if (en_is_other_notation(name))
+		return 0;
 	snprintf(service, sizeof(service), "%u", (unsigned int)(port ? port : 9));
 	hints.ai_socktype = SOCK_DGRAM;
 	/* No host name contains a colon, so the resolver need not be asked. */
@@ -402,8 +536,11 @@ static inline int en_find(const char *host, uint16_t port, struct sockaddr_en *a
 	found = 0;
 	for (each = all; each && found != 1; each = each->ai_next) {
 		*address = read;
+		en_unmap(each->ai_addr, &each->ai_addrlen);
 		if (each->ai_family == AF_INET6 && read.sen_ifindex)
 			((struct sockaddr_in6 *)(void *)each->ai_addr)->sin6_scope_id = read.sen_ifindex;
+		else if (each->ai_family == AF_INET6)
+			address->sen_ifindex = ((struct sockaddr_in6 *)(void *)each->ai_addr)->sin6_scope_id;
 		if (each->ai_family == AF_INET || each->ai_family == AF_INET6)
 			found = en_resolve(each->ai_addr, each->ai_addrlen, address);
 	}

@@ -15,7 +15,7 @@ use std::str::FromStr;
 
 use crate::constants::{ENET_INTERFACE_ANY, ETH_ALEN};
 use crate::family;
-use crate::interface::{interface_index, interface_name};
+use crate::interface::{interface_index, interface_name, ALTERNATIVE_SIZE};
 use crate::mac::{MacAddr, ParseMacError};
 use crate::raw::SockaddrEn;
 use socket2::{SockAddr, SockAddrStorage};
@@ -358,9 +358,10 @@ fn parse_interface(interface: &str, text: &str) -> Result<Interface, AddressErro
         text: text.to_owned(),
         interface: interface.to_owned(),
     };
-    // The kernel's `dev_valid_name()` refuses these names.
+    // The kernel's `dev_valid_name()` refuses these names. An alternative name may be longer than
+    // an interface's own.
     if interface.is_empty()
-        || interface.len() >= libc::IF_NAMESIZE
+        || interface.len() >= ALTERNATIVE_SIZE
         || interface
             .contains(|c: char| c == '/' || c == ':' || c.is_ascii_whitespace() || c == '\0')
     {
@@ -473,6 +474,11 @@ mod tests {
     #[test]
     fn every_mistake_has_its_error() {
         let owned = str::to_owned;
+        let long = "a".repeat(ALTERNATIVE_SIZE);
+        let too_long = format!("*%{long}:1");
+        assert!(format!("*%{}:1", &long[1..])
+            .parse::<NamedAddress>()
+            .is_ok());
         for text in [
             "",
             "*",
@@ -492,7 +498,7 @@ mod tests {
             ("02:00:00:00:00:01%a/b:1", "a/b"),
             ("02:00:00:00:00:01%a:b:1", "a:b"),
             ("02:00:00:00:00:01%e h:1", "e h"),
-            ("*%sixteen-letters-:1", "sixteen-letters-"),
+            (too_long.as_str(), long.as_str()),
             ("*%4294967296:1", "4294967296"),
         ] {
             let (text, interface) = (owned(text), owned(interface));

@@ -3,24 +3,84 @@
 //! Looks up network interfaces by name and number (`netdevice(7)`).
 
 use std::ffi::{CStr, CString};
-use std::io;
+use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::time::Duration;
+
+use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::constants::ETH_ALEN;
 use crate::MacAddr;
 
-/// Returns the number of the interface called `name`.
+/// `ALTIFNAMSIZ` of `linux/netdevice.h`: one more than the bytes of the longest alternative name of
+/// an interface.
+pub(crate) const ALTERNATIVE_SIZE: usize = 128;
+
+/// Receive timeout. The kernel answers at once, so the timeout only keeps a program from hanging.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Returns the number of the interface called `name`, which may be one of its alternative names
+/// (`ip link property add altname`).
 ///
 /// # Errors
 ///
 /// `ENODEV` if this network namespace has no interface of that name.
 pub fn interface_index(name: &str) -> io::Result<u32> {
     let c_name = c_name(name)?;
+    // The request of `if_nametoindex` has no room for a longer name.
+    if name.len() >= libc::IF_NAMESIZE {
+        return alternative_index(name);
+    }
     // SAFETY: `c_name` is a NUL-terminated string that outlives the call. The call only reads it.
     match unsafe { libc::if_nametoindex(c_name.as_ptr()) } {
         0 => Err(io::Error::last_os_error()),
         index => Ok(index),
     }
+}
+
+/// Asks `rtnetlink(7)` for the number of the interface with the alternative name `name`.
+fn alternative_index(name: &str) -> io::Result<u32> {
+    /// Bytes of `struct nlmsghdr`, of `struct ifinfomsg` and of `struct rtattr`.
+    const HEADER: usize = 16;
+    const BODY: usize = 16;
+    const ATTRIBUTE: usize = 4;
+    /// `IFLA_ALT_IFNAME` of `linux/if_link.h`.
+    const IFLA_ALT_IFNAME: u16 = 53;
+    let absent = || io::Error::from_raw_os_error(libc::ENODEV);
+    if name.len() >= ALTERNATIVE_SIZE {
+        return Err(absent());
+    }
+    let attribute = ATTRIBUTE + name.len() + 1;
+    let mut ask = vec![0; HEADER + BODY];
+    ask.extend((attribute as u16).to_ne_bytes());
+    ask.extend(IFLA_ALT_IFNAME.to_ne_bytes());
+    ask.extend(name.as_bytes());
+    // The name ends with NUL, and messages are aligned to four bytes.
+    ask.resize(HEADER + BODY + attribute.next_multiple_of(4), 0);
+    let length = ask.len() as u32;
+    ask[0..4].copy_from_slice(&length.to_ne_bytes());
+    ask[4..6].copy_from_slice(&libc::RTM_GETLINK.to_ne_bytes());
+    ask[6..8].copy_from_slice(&(libc::NLM_F_REQUEST as u16).to_ne_bytes());
+
+    let domain = Domain::from(libc::AF_NETLINK);
+    let mut socket = Socket::new(domain, Type::RAW, Some(Protocol::from(libc::NETLINK_ROUTE)))?;
+    socket.set_read_timeout(Some(PATIENCE))?;
+    socket.write_all(&ask)?;
+    // The part of the answer that is read comes first, and the kernel cuts off the rest.
+    let mut answer = [0; 4096];
+    let length = socket.read(&mut answer)?;
+    let answer = &answer[..length];
+    let word = |place: usize| answer.get(place..)?.first_chunk::<4>();
+    let kind = answer.get(4..6);
+    let first = word(HEADER).ok_or(io::ErrorKind::InvalidData)?;
+    if kind == Some(&(libc::NLMSG_ERROR as u16).to_ne_bytes()) {
+        return Err(io::Error::from_raw_os_error(-i32::from_ne_bytes(*first)));
+    }
+    // `ifi_index` is the second word of `struct ifinfomsg`.
+    let index = word(HEADER + 4).filter(|_| kind == Some(&libc::RTM_NEWLINK.to_ne_bytes()));
+    index
+        .map(|index| u32::from_ne_bytes(*index))
+        .ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
 /// Returns the name of interface number `index`.
@@ -78,12 +138,12 @@ pub fn interface_mtu(name: &str) -> io::Result<u32> {
 
 /// Sends a device request about the interface called `name`.
 fn device_request(name: &str, request: libc::Ioctl) -> io::Result<libc::ifreq> {
+    if name.len() >= libc::IF_NAMESIZE {
+        return device_request(&interface_name(interface_index(name)?)?, request);
+    }
     let c_name = c_name(name)?;
     // SAFETY: `ifreq` is plain C data, and all-zero bytes are a valid value.
     let mut ask: libc::ifreq = unsafe { std::mem::zeroed() };
-    if c_name.as_bytes_with_nul().len() > ask.ifr_name.len() {
-        return Err(io::Error::from_raw_os_error(libc::ENODEV));
-    }
     for (to, from) in ask.ifr_name.iter_mut().zip(c_name.to_bytes()) {
         *to = libc::c_char::from_ne_bytes([*from]);
     }
@@ -144,6 +204,12 @@ mod tests {
         );
         assert_eq!(
             interface_mac("a-name-longer-than-any")
+                .unwrap_err()
+                .raw_os_error(),
+            Some(libc::ENODEV)
+        );
+        assert_eq!(
+            interface_index(&"l".repeat(ALTERNATIVE_SIZE))
                 .unwrap_err()
                 .raw_os_error(),
             Some(libc::ENODEV)

@@ -3,13 +3,13 @@
 //! Finds the Ethernet address for a host's name or IP address. `enet ping` uses this module.
 
 use std::io;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use socket2::{Domain, Socket, Type};
 
-use crate::neighbours::{interface_of, neighbours, Neighbour};
+use crate::neighbours::{neighbours, role_here, Neighbour, Role};
 use crate::{interface_index, interface_mac, interface_name, Address, MacAddr};
 
 /// The discard port (RFC 863). A host without this service reports the port as closed.
@@ -34,13 +34,29 @@ pub enum LookupError {
     #[error("`{0}` is no host: write a name, an IP address, or an Ethernet address as in 02:00:00:00:00:01%eth0")]
     Text(String),
     /// The resolver has no IP address for the name.
-    #[error("no IP address is known for {host}: {source}")]
+    #[error("no IP address is known for {host}: {error}")]
     Name {
         /// The name.
         host: String,
         /// The resolver's error.
-        source: io::Error,
+        error: io::Error,
     },
+    /// The text is an Ethernet address in the notation of another system.
+    #[error("`{text}` is an Ethernet address, which has colons here: write {mac}%{}", .interface.as_deref().unwrap_or("eth0"))]
+    Notation {
+        /// The text, without the interface.
+        text: String,
+        /// The address.
+        mac: MacAddr,
+        /// The interface in the text.
+        interface: Option<String>,
+    },
+    /// The IP address is a group's, unspecified, or a broadcast address.
+    #[error("{0} is not the IP address of one host")]
+    NotOneHost(IpAddr),
+    /// The address is link-local, so each interface may lead to a host that has it.
+    #[error("{0} is link-local: write the interface that leads there, as in {0}%eth0")]
+    NoInterfaceGiven(IpAddr),
     /// No interface has the name.
     #[error("there is no interface `{0}` here: `ip link` lists those there are")]
     NoInterface(String),
@@ -53,12 +69,12 @@ pub enum LookupError {
         interface: String,
     },
     /// No packet can be sent to the IP address.
-    #[error("no packet can be sent to {ip}: {source}; compare `ip route get {ip}`")]
+    #[error("no packet can be sent to {ip}: {error}; compare `ip route get {ip}`")]
     Unreachable {
         /// The IP address.
         ip: IpAddr,
         /// The kernel's error.
-        source: io::Error,
+        error: io::Error,
     },
     /// The host is on another Ethernet segment, behind a router.
     #[error("{0} is behind a router, and frames without IP stay on their Ethernet: `ip neighbour` has no entry of it, although a packet was sent there")]
@@ -73,7 +89,29 @@ pub enum LookupError {
     },
     /// The kernel's tables cannot be read.
     #[error("the kernel's tables of addresses: {0}")]
-    Tables(#[from] io::Error),
+    Tables(io::Error),
+}
+
+impl LookupError {
+    /// Returns the error number that `en_lookup` of the C header and `lookup` of Python give for
+    /// this error; `None` if they give none, because the text is no host or the resolver has no
+    /// address for it.
+    pub fn raw_os_error(&self) -> Option<i32> {
+        match self {
+            Self::Text(_) | Self::Name { .. } | Self::Notation { .. } => None,
+            Self::NotOneHost(_) | Self::NoInterfaceGiven(_) => Some(libc::EINVAL),
+            Self::NoInterface(_) | Self::NotEthernet { .. } => Some(libc::ENODEV),
+            Self::Routed(_) => Some(libc::ENETUNREACH),
+            Self::Silent { .. } => Some(libc::EHOSTUNREACH),
+            Self::Unreachable { error, .. } | Self::Tables(error) => error.raw_os_error(),
+        }
+    }
+}
+
+impl From<io::Error> for LookupError {
+    fn from(error: io::Error) -> Self {
+        Self::Tables(error)
+    }
 }
 
 /// Returns the name of the protocol that resolves `ip` to an Ethernet address.
@@ -88,15 +126,20 @@ fn name_of(interface: u32) -> String {
     interface_name(interface).unwrap_or_else(|_| interface.to_string())
 }
 
+/// The error of the standard library contains the [`LookupError`], whose
+/// [`raw_os_error`](LookupError::raw_os_error) has the error number.
 impl From<LookupError> for io::Error {
     fn from(error: LookupError) -> Self {
         let kind = match &error {
-            LookupError::Text(_) => io::ErrorKind::InvalidInput,
+            LookupError::Text(_)
+            | LookupError::Notation { .. }
+            | LookupError::NotOneHost(_)
+            | LookupError::NoInterfaceGiven(_) => io::ErrorKind::InvalidInput,
             LookupError::Name { .. } | LookupError::NoInterface(_) => io::ErrorKind::NotFound,
             LookupError::NotEthernet { .. } => io::ErrorKind::Unsupported,
             LookupError::Routed(_) => io::ErrorKind::NetworkUnreachable,
             LookupError::Silent { .. } => io::ErrorKind::HostUnreachable,
-            LookupError::Unreachable { source, .. } | LookupError::Tables(source) => source.kind(),
+            LookupError::Unreachable { error, .. } | LookupError::Tables(error) => error.kind(),
         };
         Self::new(kind, error)
     }
@@ -127,22 +170,29 @@ pub fn lookup(host: &str, port: u16) -> Result<Address, LookupError> {
         Some((name, interface)) => (name, Some(index_of(interface)?)),
         None => (host, None),
     };
-    if let Ok(mac) = name.parse::<MacAddr>() {
-        let interface = interface.ok_or_else(text)?;
-        return Ok(Address::new(mac, interface, port));
+    match name.parse::<MacAddr>().map_err(|error| error.meant()) {
+        Ok(mac) => return Ok(Address::new(mac, interface.ok_or_else(text)?, port)),
+        Err(Some(mac)) => {
+            return Err(LookupError::Notation {
+                text: name.to_owned(),
+                mac,
+                interface: interface.map(name_of),
+            })
+        }
+        Err(None) => {}
     }
     // No host name contains a colon, so the resolver need not be asked.
     if name.is_empty() || (name.contains(':') && name.parse::<Ipv6Addr>().is_err()) {
         return Err(text());
     }
     let addresses = (name, port).to_socket_addrs();
-    let addresses = addresses.map_err(|source| LookupError::Name {
+    let addresses = addresses.map_err(|error| LookupError::Name {
         host: name.to_owned(),
-        source,
+        error,
     })?;
     let mut first = None;
     for address in addresses {
-        match lookup_ip(address.ip(), interface) {
+        match lookup_ip(address.ip(), interface.or_else(|| scope_of(&address))) {
             Ok((mac, interface)) => return Ok(Address::new(mac, interface, port)),
             Err(error) => first = first.or(Some(error)),
         }
@@ -157,12 +207,36 @@ pub fn lookup(host: &str, port: u16) -> Result<Address, LookupError> {
 ///
 /// The errors of [`lookup`].
 pub fn lookup_ip(ip: IpAddr, interface: Option<u32>) -> Result<(MacAddr, u32), LookupError> {
-    if let Some(own) = interface_of(ip)? {
-        let interface = name_of(own);
-        return match interface_mac(&interface) {
-            Ok(mac) => Ok((mac, own)),
-            Err(_) => Err(LookupError::NotEthernet { ip, interface }),
-        };
+    // Frames of IPv4 lead to a host whose IPv4 address is written as one of IPv6.
+    let ip = ip.to_canonical();
+    if ip.is_multicast() || ip.is_unspecified() || ip == IpAddr::V4(Ipv4Addr::BROADCAST) {
+        return Err(LookupError::NotOneHost(ip));
+    }
+    match role_here(ip)? {
+        Some(Role::Own(own)) => {
+            let interface = name_of(own);
+            return match interface_mac(&interface) {
+                Ok(mac) => Ok((mac, own)),
+                Err(_) => Err(LookupError::NotEthernet { ip, interface }),
+            };
+        }
+        Some(Role::Broadcast) => return Err(LookupError::NotOneHost(ip)),
+        None => {}
+    }
+    if ip.is_loopback() {
+        let interface = "lo".to_owned();
+        return Err(LookupError::NotEthernet { ip, interface });
+    }
+    let is_link_local = match ip {
+        IpAddr::V4(_) => false,
+        IpAddr::V6(v6) => v6.is_unicast_link_local(),
+    };
+    if is_link_local && interface.is_none() {
+        return Err(LookupError::NoInterfaceGiven(ip));
+    }
+    // Without this check, the packet would follow the routes, and no answer would be found.
+    if let Some(index) = interface {
+        interface_name(index).map_err(|_| LookupError::NoInterface(index.to_string()))?;
     }
     let known = find(ip, interface)?.filter(|entry| entry.usable().is_some());
     let entry = match known {
@@ -177,9 +251,22 @@ pub fn lookup_ip(ip: IpAddr, interface: Option<u32>) -> Result<(MacAddr, u32), L
 }
 
 fn index_of(name: &str) -> Result<u32, LookupError> {
-    match name.parse() {
-        Ok(index) => Ok(index),
-        Err(_) => interface_index(name).map_err(|_| LookupError::NoInterface(name.to_owned())),
+    let absent = || LookupError::NoInterface(name.to_owned());
+    // The digits are checked because `u32::from_str` would accept `+1`.
+    if name.bytes().all(|byte| byte.is_ascii_digit()) {
+        return name.parse().map_err(|_| absent());
+    }
+    interface_index(name).map_err(|error| match error.raw_os_error() {
+        Some(libc::ENODEV) => absent(),
+        _ => error.into(),
+    })
+}
+
+/// Returns the interface that the resolver found for a link-local address.
+fn scope_of(address: &SocketAddr) -> Option<u32> {
+    match address {
+        SocketAddr::V4(_) => None,
+        SocketAddr::V6(v6) => Some(v6.scope_id()).filter(|scope| *scope != 0),
     }
 }
 
@@ -193,7 +280,7 @@ fn find(ip: IpAddr, interface: Option<u32>) -> io::Result<Option<Neighbour>> {
 /// Sends a packet to `ip` and returns the neighbour entry that the kernel makes for `ip`.
 fn provoked(ip: IpAddr, interface: Option<u32>) -> Result<Option<Neighbour>, LookupError> {
     let poked = poke(ip, interface);
-    let _socket = poked.map_err(|source| LookupError::Unreachable { ip, source })?;
+    let _socket = poked.map_err(|error| LookupError::Unreachable { ip, error })?;
     let start = Instant::now();
     loop {
         let entry = find(ip, interface)?;
@@ -268,8 +355,78 @@ mod tests {
     }
 
     #[test]
+    fn an_absent_interface_keeps_its_number() {
+        for text in ["10.0.0.2%nowhere0", "10.0.0.2%4294967296", "10.0.0.2%4711"] {
+            let error = lookup(text, 1).unwrap_err();
+            assert_eq!(error.raw_os_error(), Some(libc::ENODEV), "{text}: {error}");
+            let error = io::Error::from(error);
+            assert_eq!(error.kind(), io::ErrorKind::NotFound);
+            let inner = error.get_ref().and_then(|inner| inner.downcast_ref());
+            assert_eq!(
+                inner.and_then(LookupError::raw_os_error),
+                Some(libc::ENODEV)
+            );
+        }
+        assert!(lookup("02:00:00:00:00:01%+1", 1).is_err());
+    }
+
+    #[test]
+    fn other_notations_are_not_resolved() {
+        for (text, meant) in [
+            ("02-00-00-00-00-02%lo", "write 02:00:00:00:00:02%lo"),
+            ("0200.0000.0002", "write 02:00:00:00:00:02%eth0"),
+        ] {
+            let error = lookup(text, 1).unwrap_err();
+            assert!(matches!(error, LookupError::Notation { .. }), "{error}");
+            assert!(error.to_string().ends_with(meant), "{error}");
+        }
+    }
+
+    #[test]
+    fn addresses_of_no_host_are_refused_at_once() {
+        for text in [
+            "0.0.0.0",
+            "::",
+            "::ffff:0.0.0.0",
+            "255.255.255.255",
+            "224.0.0.1",
+            "ff02::1%lo",
+            "127.255.255.255",
+        ] {
+            let error = lookup(text, 1).unwrap_err();
+            assert!(
+                matches!(error, LookupError::NotOneHost(_)),
+                "{text}: {error}"
+            );
+            assert_eq!(error.raw_os_error(), Some(libc::EINVAL));
+        }
+        let error = lookup("fe80::ffff:ffff:ffff:1", 1).unwrap_err();
+        assert!(error.to_string().contains("%eth0"), "{error}");
+    }
+
+    #[test]
+    fn an_error_names_its_cause_once() {
+        let cause = || io::Error::from_raw_os_error(libc::EACCES);
+        let ip = IpAddr::from([10, 0, 0, 2]);
+        for error in [
+            LookupError::Tables(cause()),
+            LookupError::Unreachable { ip, error: cause() },
+        ] {
+            assert!(error.to_string().contains("Permission denied"));
+            assert!(std::error::Error::source(&error).is_none());
+            assert_eq!(error.raw_os_error(), Some(libc::EACCES));
+        }
+    }
+
+    #[test]
     fn a_device_without_ethernet_is_told() {
-        for text in ["127.0.0.1", "localhost", "127.0.0.1%lo"] {
+        for text in [
+            "127.0.0.2",
+            "::ffff:127.0.0.1",
+            "127.0.0.1",
+            "localhost",
+            "127.0.0.1%lo",
+        ] {
             let error = lookup(text, 1).unwrap_err();
             assert!(error.to_string().contains("lo, which leads to"), "{error}");
             let error = io::Error::from(error);

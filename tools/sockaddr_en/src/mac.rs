@@ -54,8 +54,40 @@ impl From<[u8; ETH_ALEN]> for MacAddr {
 
 /// The error for a text that is not six pairs of hexadecimal digits separated by colons.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is not an Ethernet address: write six hexadecimal pairs, as in 02:00:00:00:00:01")]
 pub struct ParseMacError(pub(crate) String);
+
+impl ParseMacError {
+    /// Returns the address if the text is one in the notation of another system, with dashes or
+    /// dots: `02-00-00-00-00-01`, `0200.0000.0001`.
+    pub fn meant(&self) -> Option<MacAddr> {
+        let groups = |separator, count, digits| {
+            let parts: Vec<_> = self.0.split(separator).collect();
+            let fits = parts.len() == count && parts.iter().all(|part| part.len() == digits);
+            fits.then(|| parts.concat())
+        };
+        let digits = groups('-', 6, 2).or_else(|| groups('.', 3, 4))?;
+        // The digits are checked because `from_str_radix` would accept `+1`.
+        if !digits.bytes().all(|b| b.is_ascii_hexdigit()) {
+            return None;
+        }
+        let number = u64::from_str_radix(&digits, 16).ok()?;
+        let [_, _, octets @ ..] = number.to_be_bytes();
+        Some(MacAddr(octets))
+    }
+}
+
+impl fmt::Display for ParseMacError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = &self.0;
+        match self.meant() {
+            Some(mac) => write!(f, "`{text}` has colons here: write {mac}"),
+            None => write!(
+                f,
+                "`{text}` is not an Ethernet address: write six hexadecimal pairs, as in 02:00:00:00:00:01"
+            ),
+        }
+    }
+}
 
 impl FromStr for MacAddr {
     type Err = ParseMacError;
@@ -114,6 +146,24 @@ mod tests {
                 Err(ParseMacError(text.to_owned())),
                 "{text}"
             );
+        }
+    }
+
+    #[test]
+    fn other_notations_are_refused_with_what_to_write() {
+        for text in ["02-00-00-00-00-0A", "0200.0000.000a"] {
+            let error = text.parse::<MacAddr>().unwrap_err();
+            assert_eq!(error.meant(), Some(MacAddr([2, 0, 0, 0, 0, 10])));
+            assert!(error.to_string().ends_with("write 02:00:00:00:00:0a"));
+        }
+        for text in [
+            "02-00-00-00-00",
+            "02-00-00-00-00-+1",
+            "0200.0000",
+            "0200.0000.00.1",
+            "é200.0000.0001",
+        ] {
+            assert_eq!(text.parse::<MacAddr>().unwrap_err().meant(), None, "{text}");
         }
     }
 

@@ -136,9 +136,19 @@ pub fn neighbours() -> io::Result<Vec<Neighbour>> {
     Ok(found)
 }
 
-/// Returns the number of the interface that has the IP address `ip`.
-pub(crate) fn interface_of(ip: IpAddr) -> io::Result<Option<u32>> {
-    let mut found = None;
+/// What an IP address is on this host's interfaces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// The address of the interface with this number.
+    Own(u32),
+    /// The broadcast address of an interface's network.
+    Broadcast,
+}
+
+/// Returns what `ip` is on this host's interfaces; `None` if it is not an address of theirs.
+pub(crate) fn role_here(ip: IpAddr) -> io::Result<Option<Role>> {
+    let mut own = None;
+    let mut broadcast = false;
     let question = RouteNetlinkMessage::GetAddress(AddressMessage::default());
     request(question, NLM_F_DUMP, |answer| {
         let RouteNetlinkMessage::NewAddress(message) = answer else {
@@ -155,10 +165,23 @@ pub(crate) fn interface_of(ip: IpAddr) -> io::Result<Option<u32>> {
             _ => None,
         });
         if local.or(other) == Some(ip) {
-            found = Some(message.header.index);
+            own = Some(Role::Own(message.header.index));
         }
+        // `Address` is in the network of `prefix_len`, also on a point-to-point link.
+        broadcast |= is_broadcast(ip, other, message.header.prefix_len);
     })?;
-    Ok(found)
+    Ok(own.or(broadcast.then_some(Role::Broadcast)))
+}
+
+/// Returns whether `ip` is the broadcast address of the network of `member`, whose prefix has
+/// `bits` bits. The kernel has a route for it even if the interface names no broadcast address.
+fn is_broadcast(ip: IpAddr, member: Option<IpAddr>, bits: u8) -> bool {
+    let (IpAddr::V4(ip), Some(IpAddr::V4(member))) = (ip, member) else {
+        return false;
+    };
+    // Networks of one or two addresses have no broadcast address (RFC 3021).
+    let hosts = u32::MAX.checked_shr(bits.into()).unwrap_or(0);
+    bits < 31 && ip.to_bits() == member.to_bits() | hosts
 }
 
 /// Sends a request to the kernel and calls `take` with each part of the answer.
@@ -273,9 +296,17 @@ mod tests {
     #[test]
     fn the_systems_tables_can_be_read() {
         neighbours().unwrap();
-        let lo = interface_of(Ipv4Addr::LOCALHOST.into()).unwrap();
-        assert_eq!(lo, crate::interface_index("lo").ok());
-        let nobodys = interface_of(Ipv4Addr::new(192, 0, 2, 1).into()).unwrap();
+        let lo = role_here(Ipv4Addr::LOCALHOST.into()).unwrap();
+        assert_eq!(lo, crate::interface_index("lo").ok().map(Role::Own));
+        let nobodys = role_here(Ipv4Addr::new(192, 0, 2, 1).into()).unwrap();
         assert_eq!(nobodys, None);
+    }
+
+    #[test]
+    fn the_last_address_of_a_network_is_its_broadcast_address() {
+        let is = |ip: [u8; 4], bits| is_broadcast(ip.into(), Some([10, 0, 0, 1].into()), bits);
+        assert!(is([10, 0, 0, 255], 24) && is([10, 0, 255, 255], 16));
+        assert!(!is([10, 0, 0, 255], 16) && !is([10, 0, 0, 2], 24) && !is([10, 0, 0, 0], 24));
+        assert!(!is([10, 0, 0, 1], 31) && !is([10, 0, 0, 1], 32) && !is([10, 0, 0, 1], 33));
     }
 }

@@ -189,6 +189,13 @@ fn cpp_sees_the_same_numbers() {
     }
 }
 
+/// The longest name that an interface may have beside its own, 127 bytes.
+macro_rules! LONGEST {
+    () => {
+        "an-alternative-name-of-an-interface-of-127-bytes-which-is-the-longest-that-the-kernel-allows-xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"
+    };
+}
+
 /// Texts that are addresses, and texts that are not.
 const TEXTS: &[&str] = &[
     "02:00:00:00:00:01%lo:2805",
@@ -217,6 +224,8 @@ const TEXTS: &[&str] = &[
     "*%l/o:1",
     "*%4294967296:1",
     "*%sixteen-letters-:1",
+    concat!("*%", LONGEST!(), ":1"),
+    concat!("*%", LONGEST!(), "1:1"),
     "02:00:00:00:00:01:2805",
     "02:00:00:00:00:01",
     "02:00:00:00:00%lo:1",
