@@ -64,12 +64,13 @@ impl fmt::Display for Fault {
 }
 
 impl Interface {
-    /// Returns the interface called `name`.
+    /// Returns the interface that `text` names: by its name, by an alternative name, or by its
+    /// number.
     ///
     /// # Errors
     /// If the interfaces cannot be listed.
-    pub fn named(name: &str) -> Result<Option<Self>> {
-        Ok(all()?.into_iter().find(|one| one.name == name))
+    pub fn named(text: &str) -> Result<Option<Self>> {
+        number_of(text)?.map_or(Ok(None), Self::numbered)
     }
 
     /// Returns the interface with number `index`.
@@ -100,10 +101,15 @@ impl Interface {
                 network(ip) == network(own.ip())
             })
         });
-        match owner {
-            Some(entry) => Self::named(&entry.interface_name),
-            None => Ok(None),
-        }
+        let owner = owner.map(|entry| entry.interface_name);
+        Ok(all()?
+            .into_iter()
+            .find(|one| owner.as_ref() == Some(&one.name)))
+    }
+
+    /// Returns the name that the interface has now, or its last known name if it is gone.
+    pub fn present_name(&self) -> String {
+        sockaddr_en::interface_name(self.index).unwrap_or_else(|_| self.name.clone())
     }
 
     /// Returns the reason why the interface cannot send; `None` if it can.
@@ -130,6 +136,22 @@ impl Interface {
             up: entry.flags.contains(InterfaceFlags::IFF_UP),
             carrier: entry.flags.contains(InterfaceFlags::IFF_LOWER_UP),
         })
+    }
+}
+
+/// Returns the number of the interface that `text` names, as everywhere where an address names an
+/// interface: digits alone are a number, for which there need not be an interface.
+///
+/// # Errors
+/// If the interfaces cannot be searched.
+pub fn number_of(text: &str) -> Result<Option<u32>> {
+    if text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Ok(text.parse().ok());
+    }
+    match sockaddr_en::interface_index(text) {
+        Ok(index) => Ok(Some(index)),
+        Err(error) if error.raw_os_error() == Some(libc::ENODEV) => Ok(None),
+        Err(error) => Err(error).with_context(|| format!("looking up interface {text}")),
     }
 }
 
@@ -195,6 +217,12 @@ mod tests {
         assert_eq!(lo.fault(), Some(Fault::NotEthernet("lo".to_owned())));
         assert_eq!(Interface::numbered(lo.index).unwrap(), Some(lo));
         assert_eq!(Interface::named("absent0").unwrap(), None);
+        let lo = Interface::named("lo").unwrap();
+        let number = lo.as_ref().unwrap().index.to_string();
+        assert_eq!(Interface::named(&number).unwrap(), lo);
+        for absent in ["", "4294967295", "4294967296", "+1"] {
+            assert_eq!(Interface::named(absent).unwrap(), None, "{absent}");
+        }
     }
 
     #[test]

@@ -4,13 +4,13 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use anyhow::{bail, Result};
+use anyhow::{Context, Result};
 use clap::Args;
 use nix::unistd::{Uid, User};
 use serde::Serialize;
 
 use crate::endpoint::{port, Endpoint, Names};
-use crate::interfaces::{Fault, Interface};
+use crate::interfaces::{number_of, Fault};
 use crate::mapped;
 use crate::owners::{self, Owner, Owners};
 use crate::sockets::{self, Protocol, Socket, State};
@@ -45,7 +45,7 @@ pub struct SsArgs {
     state: Vec<State>,
 
     /// List sockets with this local or peer port
-    #[arg(short, long, value_name = "PORT", value_parser = port)]
+    #[arg(short, long, value_name = "PORT", value_parser = port, allow_negative_numbers = true)]
     port: Option<u16>,
 
     /// List sockets on this interface
@@ -79,9 +79,7 @@ impl SsArgs {
         if self.mapped {
             return self.run_mapped();
         }
-        if let Some(name) = &self.interface {
-            check_interface(name)?;
-        }
+        let interface = self.interface.as_deref().map(find_interface).transpose()?;
         let mut names = Names::default();
         let mut sockets = Vec::new();
         for protocol in Protocol::ALL {
@@ -90,7 +88,7 @@ impl SsArgs {
                 sockets.extend(sockets::parse(protocol, &text, &mut names)?);
             }
         }
-        sockets.retain(|socket| self.wants(socket));
+        sockets.retain(|socket| self.wants(socket, interface));
         let mut listed = with_users(sockets);
         if self.processes || self.counters {
             self.add_owners(&mut listed);
@@ -149,15 +147,14 @@ impl SsArgs {
         chosen || !(self.esp || self.edp)
     }
 
-    fn wants(&self, socket: &Socket) -> bool {
+    /// Returns whether a socket is to be listed. `interface` is the number of the interface that
+    /// the user named.
+    fn wants(&self, socket: &Socket, interface: Option<u32>) -> bool {
         self.wants_state(socket.state)
             && self
                 .port
                 .is_none_or(|port| ends(socket).any(|end| end.port == port))
-            && self
-                .interface
-                .as_ref()
-                .is_none_or(|name| ends(socket).any(|end| end.interface.as_ref() == Some(name)))
+            && interface.is_none_or(|index| ends(socket).any(|end| end.ifindex == Some(index)))
     }
 
     fn wants_state(&self, state: State) -> bool {
@@ -211,14 +208,10 @@ impl SsArgs {
     }
 }
 
-/// Fails if the interface does not exist, because an empty list would hide a misspelt name. Sockets
-/// of a removed interface are listed under its number.
-fn check_interface(name: &str) -> Result<()> {
-    let is_number = name.bytes().all(|byte| byte.is_ascii_digit());
-    if !is_number && Interface::named(name)?.is_none() {
-        bail!("{}", Fault::Absent(name.to_owned()));
-    }
-    Ok(())
+/// Returns the number of the interface. Fails if the name is no interface's, because an empty list
+/// would hide a misspelt name. Sockets of a removed interface are listed under its number.
+fn find_interface(name: &str) -> Result<u32> {
+    number_of(name)?.with_context(|| Fault::Absent(name.to_owned()))
 }
 
 fn ends(socket: &Socket) -> impl Iterator<Item = &Endpoint> {
@@ -297,11 +290,15 @@ mod tests {
     use crate::sockets::tests::{sockets, EDP, ESP};
 
     fn chosen(arguments: &SsArgs) -> Vec<String> {
+        chosen_on(arguments, None)
+    }
+
+    fn chosen_on(arguments: &SsArgs, interface: Option<u32>) -> Vec<String> {
         [(Protocol::Esp, ESP), (Protocol::Edp, EDP)]
             .into_iter()
             .filter(|(protocol, _)| arguments.wants_protocol(*protocol))
             .flat_map(|(protocol, text)| sockets(protocol, text))
-            .filter(|socket| arguments.wants(socket))
+            .filter(|socket| arguments.wants(socket, interface))
             .map(|socket| socket.state.name())
             .collect()
     }
@@ -332,22 +329,22 @@ mod tests {
             ..SsArgs::default()
         };
         assert_eq!(chosen(&port), ["established"]);
-        let interface = |name: &str| SsArgs {
-            interface: Some(name.to_owned()),
+        let all = SsArgs {
             all: true,
             esp: true,
             ..SsArgs::default()
         };
-        assert_eq!(chosen(&interface("eth0")), ["established", "fin-wait-1"]);
-        assert!(chosen(&interface("eth1")).is_empty());
+        assert_eq!(chosen_on(&all, Some(2)), ["established", "fin-wait-1"]);
+        assert!(chosen_on(&all, Some(3)).is_empty());
     }
 
     #[test]
     fn an_absent_interface_is_an_error() {
-        let error = check_interface("nope0").unwrap_err().to_string();
+        let error = find_interface("nope0").unwrap_err().to_string();
         assert!(error.contains("no interface nope0"), "{error}");
-        check_interface("lo").unwrap();
-        check_interface("4711").unwrap();
+        let lo = sockaddr_en::interface_index("lo").unwrap();
+        assert_eq!(find_interface("lo").unwrap(), lo);
+        assert_eq!(find_interface("4711").unwrap(), 4711);
     }
 
     #[test]

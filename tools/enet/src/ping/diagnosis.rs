@@ -47,7 +47,7 @@ pub fn examine(target: &Target, tally: &Tally, before: Option<Frames>) -> Eviden
     let frames = before.and_then(|before| frames_since(target, tally, before));
     let mut evidence = Evidence {
         host: target.to_string(),
-        interface: target.interface.name.clone(),
+        interface: target.interface.present_name(),
         sent: tally.sent,
         refused: tally.refused,
         frames,
@@ -67,7 +67,7 @@ pub fn examine(target: &Target, tally: &Tally, before: Option<Frames>) -> Eviden
 fn frames_since(target: &Target, tally: &Tally, before: Frames) -> Option<Frames> {
     let end = Instant::now() + COUNTING;
     loop {
-        let frames = Frames::of(&target.interface.name)?.since(before);
+        let frames = Frames::of(&target.interface.present_name())?.since(before);
         if frames.sent >= u64::from(tally.sent) || Instant::now() >= end {
             return Some(frames);
         }
@@ -129,7 +129,7 @@ fn life(target: &Target, ip: IpAddr) -> Life {
             return if doubted {
                 Life::Silent(ip)
             } else {
-                Life::Unknown
+                Life::Mute(ip)
             };
         }
         thread::sleep(Duration::from_millis(50));

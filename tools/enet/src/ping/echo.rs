@@ -26,6 +26,9 @@ use crate::output;
 /// bytes after them are padding.
 pub const LEAST_SIZE: u16 = 5;
 
+/// Maximum number of bytes of a request: EDP's header has 15 bits for the length.
+pub const MOST_SIZE: u16 = 0x7fff;
+
 /// Number of bytes of an EDP header, which count towards the MTU.
 const HEADER: u32 = 6;
 
@@ -183,11 +186,15 @@ impl<'a> Echo<'a> {
         }
     }
 
-    /// Sends the requests until they are done or a signal arrives, and prints each answer.
-    ///
-    /// # Errors
-    /// If the device cannot send at all.
-    pub fn run(mut self) -> Result<Tally> {
+    /// Sends the requests until they are done, a signal arrives or an error occurs, and prints each
+    /// answer. Returns the results up to then, and the error, which means that the device cannot
+    /// send.
+    pub fn run(mut self) -> (Tally, Option<anyhow::Error>) {
+        let error = self.exchange().err();
+        (self.tally, error)
+    }
+
+    fn exchange(&mut self) -> Result<()> {
         let name = &self.target.interface.name;
         let most = sockaddr_en::interface_mtu(name)
             .with_context(|| format!("the MTU of {name}"))?
@@ -215,10 +222,10 @@ impl<'a> Echo<'a> {
             };
             let asks = matches!(self.query, Query::Sent(..));
             if !more && (self.waiting.is_empty() && !asks || now >= end) {
-                return Ok(self.tally);
+                return Ok(());
             }
             if await_either(self.socket, &interrupts.descriptor, end - now)? {
-                return Ok(self.tally);
+                return Ok(());
             }
             self.listen()?;
         }
@@ -307,14 +314,16 @@ impl<'a> Echo<'a> {
 
     /// Explains an error of the socket. Most often the device has changed since the ping began.
     fn explain(&self, error: io::Error) -> anyhow::Error {
-        let name = &self.target.interface.name;
+        let interface = &self.target.interface;
         if error.raw_os_error() == Some(libc::EMSGSIZE) {
             return too_long(self.target, self.plan.size)
                 .unwrap_or_else(|| anyhow!(error).context(format!("asking {}", self.target)));
         }
-        match Interface::named(name).map(|found| found.map(|interface| interface.fault())) {
+        // The interface is looked up by its number, because it may have another name by now.
+        let found = Interface::numbered(interface.index);
+        match found.map(|found| found.map(|interface| interface.fault())) {
             Ok(Some(Some(fault))) => anyhow!("{fault}"),
-            Ok(None) => anyhow!("{name} has been removed"),
+            Ok(None) => anyhow!("{} has been removed", interface.name),
             _ => anyhow!(error).context(format!("asking {}", self.target)),
         }
     }

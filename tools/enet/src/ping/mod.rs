@@ -18,7 +18,7 @@ use sockaddr_en::{Address, EdpSocket, FamilyMissing};
 
 use crate::interfaces::Frames;
 use crate::{output, proc_file};
-use echo::{Echo, Plan, LEAST_SIZE};
+use echo::{Echo, Plan, LEAST_SIZE, MOST_SIZE};
 use target::{Named, Resolved};
 
 /// Arguments of `ping`.
@@ -28,20 +28,29 @@ pub struct PingArgs {
     host: String,
 
     /// Number of requests to send; 0 to send without end
-    #[arg(short, long, value_name = "NUMBER", default_value_t = 4)]
+    #[arg(
+        short,
+        long,
+        value_name = "NUMBER",
+        default_value_t = 4,
+        allow_negative_numbers = true
+    )]
     count: u32,
 
     /// Seconds from one request to the next
-    #[arg(short, long, value_name = "SECONDS", default_value = "1", value_parser = seconds)]
+    #[arg(short, long, value_name = "SECONDS", default_value = "1", value_parser = seconds,
+          allow_negative_numbers = true)]
     interval: Duration,
 
     /// Bytes of a request
     #[arg(short, long, value_name = "BYTES", default_value_t = 56,
-          value_parser = clap::value_parser!(u16).range(i64::from(LEAST_SIZE)..))]
+          allow_negative_numbers = true,
+          value_parser = clap::value_parser!(u16).range(i64::from(LEAST_SIZE)..=i64::from(MOST_SIZE)))]
     size: u16,
 
     /// Seconds to wait for the last answer
-    #[arg(short = 'W', long, value_name = "SECONDS", default_value = "1", value_parser = seconds)]
+    #[arg(short = 'W', long, value_name = "SECONDS", default_value = "1", value_parser = seconds,
+          allow_negative_numbers = true)]
     timeout: Duration,
 
     /// Interface that leads to the host; an Ethernet address needs one
@@ -49,12 +58,15 @@ pub struct PingArgs {
     interface: Option<String>,
 
     /// Number of the socket family, if the module was loaded with a different number
-    #[arg(long, value_name = "NUMBER", default_value_t = AF_ENET)]
+    #[arg(long, value_name = "NUMBER", default_value_t = AF_ENET, allow_negative_numbers = true)]
     family: u16,
 }
 
 /// Exit status if no answer came.
 const UNANSWERED: u8 = 1;
+
+/// Exit status if an error ended the ping before any answer came.
+const FAILED: u8 = 2;
 
 impl PingArgs {
     /// Sends the requests. Prints the answers and a summary and, if no answer came, the cause.
@@ -85,10 +97,20 @@ impl PingArgs {
             size: self.size,
             timeout: self.timeout,
         };
-        let tally = Echo::new(&socket, &target, plan).run()?;
+        let (tally, error) = Echo::new(&socket, &target, plan).run();
+        let failed = error.is_some();
+        match error {
+            // There is nothing to sum up.
+            Some(error) if tally.sent + tally.refused == 0 => return Err(error),
+            Some(error) => output::message(format_args!("{error:#}")),
+            None => {}
+        }
         output::print(&format!("{tally}\n"))?;
         if !tally.times.is_empty() {
             return Ok(ExitCode::SUCCESS);
+        }
+        if failed {
+            return Ok(ExitCode::from(FAILED));
         }
         // If no request was sent because a signal arrived early, there is nothing to explain.
         if tally.sent + tally.refused > 0 {
@@ -143,6 +165,31 @@ mod tests {
         for text in ["0", "-1", "nan", "inf", "1e9", "", "1s"] {
             assert!(seconds(text).is_err(), "{text}");
         }
+    }
+
+    #[derive(Debug, clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        ping: PingArgs,
+    }
+
+    #[test]
+    fn a_number_out_of_range_is_told_with_the_range() {
+        for (option, value, words) in [
+            ("--size", "65529", "5..=32767"),
+            ("--size", "-1", "5..=32767"),
+            ("-c", "-1", "--count"),
+            ("-i", "-0.5", "0.001 to 86400"),
+            ("-W", "-1", "0.001 to 86400"),
+        ] {
+            let line = ["ping", option, value, "10.0.0.2"];
+            let error = <Line as clap::Parser>::try_parse_from(line)
+                .unwrap_err()
+                .to_string();
+            assert!(error.contains(words) && !error.contains("'-- "), "{error}");
+        }
+        let line = ["ping", "-s", "32767", "10.0.0.2"];
+        assert!(<Line as clap::Parser>::try_parse_from(line).is_ok());
     }
 
     #[test]

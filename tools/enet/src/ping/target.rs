@@ -3,10 +3,10 @@
 //! Resolves the host on the command line to an Ethernet address and an interface.
 
 use std::fmt;
-use std::net::{IpAddr, Ipv6Addr, ToSocketAddrs};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 
 use anyhow::{bail, ensure, Context, Result};
-use sockaddr_en::{LookupError, MacAddr};
+use sockaddr_en::{LookupError, MacAddr, ParseMacError};
 
 use crate::interfaces::{Fault, Interface};
 
@@ -81,7 +81,12 @@ impl<'a> Named<'a> {
             );
         }
         let interface = interface.or(option);
-        let mac = host.parse::<MacAddr>().ok();
+        let parsed = host.parse::<MacAddr>();
+        if let Some(meant) = parsed.as_ref().err().and_then(ParseMacError::meant) {
+            let interface = interface.unwrap_or("eth0");
+            bail!("`{text}` is no host: an Ethernet address has colons here, write {meant}%{interface}");
+        }
+        let mac = parsed.ok();
         if let Some(mac) = mac {
             ensure!(
                 interface.is_some(),
@@ -132,8 +137,9 @@ pub fn resolve(named: &Named<'_>) -> Result<Resolved> {
         .to_socket_addrs()
         .with_context(|| format!("no address is known for {}", named.host))?;
     let mut silent = None;
+    let interface = interface.map(|interface| interface.index);
     for address in addresses {
-        match of_ip(address.ip(), interface.as_ref())? {
+        match of_ip(address.ip(), interface.or_else(|| scope_of(&address)))? {
             Resolved::Silent(reason) => silent = silent.or(Some(reason)),
             found => return Ok(found),
         }
@@ -165,14 +171,23 @@ fn of_mac(mac: MacAddr, interface: Interface) -> Resolved {
     Resolved::Found(Target { mac, interface, ip })
 }
 
-fn of_ip(ip: IpAddr, interface: Option<&Interface>) -> Result<Resolved> {
+/// Returns the interface that the resolver found for a link-local address.
+fn scope_of(address: &SocketAddr) -> Option<u32> {
+    match address {
+        SocketAddr::V4(_) => None,
+        SocketAddr::V6(v6) => Some(v6.scope_id()).filter(|scope| *scope != 0),
+    }
+}
+
+fn of_ip(ip: IpAddr, interface: Option<u32>) -> Result<Resolved> {
+    let ip = ip.to_canonical();
     let numbered = |index| -> Result<Interface> {
         let found = Interface::numbered(index)?;
         // A device without a carrier explains why answers are missing, so the carrier is checked
         // first.
         usable(found.with_context(|| format!("interface {index} of {ip} has gone"))?)
     };
-    match sockaddr_en::lookup_ip(ip, interface.map(|interface| interface.index)) {
+    match sockaddr_en::lookup_ip(ip, interface) {
         Ok((mac, index)) => Ok(Resolved::Found(Target {
             mac,
             interface: numbered(index)?,
@@ -183,6 +198,7 @@ fn of_ip(ip: IpAddr, interface: Option<&Interface>) -> Result<Resolved> {
             let reason = LookupError::Silent { ip, interface };
             Ok(Resolved::Silent(reason.to_string()))
         }
+        Err(error @ LookupError::NotOneHost(_)) => Err(error.into()),
         Err(error) => {
             if let Some(beside) = Interface::beside(ip)? {
                 usable(beside)?;
@@ -231,6 +247,8 @@ mod tests {
             ("10.0.0.2:2805", "neither an Ethernet address"),
             ("02:00:00:00:00:01", "02:00:00:00:00:01%eth0"),
             ("ff:ff:ff:ff:ff:ff%eth0", "one host"),
+            ("02-00-00-00-00-02%eth1", "write 02:00:00:00:00:02%eth1"),
+            ("0200.0000.0002", "write 02:00:00:00:00:02%eth0"),
         ] {
             let refusal = Named::parse(text, None).unwrap_err().to_string();
             assert!(refusal.contains(words), "{text}: {refusal}");
@@ -239,7 +257,7 @@ mod tests {
 
     fn refusal(text: &str, option: Option<&str>) -> String {
         let resolved = Named::parse(text, option).and_then(|named| resolve(&named));
-        resolved.unwrap_err().to_string()
+        format!("{:#}", resolved.unwrap_err())
     }
 
     #[test]
@@ -250,9 +268,12 @@ mod tests {
             (mac, Some("absent0"), "ip link"),
             (mac, Some("lo"), "not an Ethernet device"),
             ("127.0.0.1", None, "lo is not an Ethernet device"),
+            ("fe80::1:2:3:4", None, "as in fe80::1:2:3:4%eth0"),
+            ("::", None, "not the IP address of one host"),
+            ("127.255.255.255", None, "not the IP address of one host"),
         ] {
             let refusal = refusal(text, option);
-            assert!(refusal.contains(words), "{text}: {refusal}");
+            assert_eq!(refusal.matches(words).count(), 1, "{text}: {refusal}");
         }
     }
 }

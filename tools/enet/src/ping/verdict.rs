@@ -15,7 +15,10 @@ pub enum Life {
     Answers(IpAddr),
     /// The host does not answer neighbour discovery.
     Silent(IpAddr),
-    /// No IP address is known, or an administrator set the neighbour entry.
+    /// The host does not answer UDP, and the kernel does not ask for its address, because an
+    /// administrator set the neighbour entry.
+    Mute(IpAddr),
+    /// No IP address is known.
     Unknown,
 }
 
@@ -80,7 +83,7 @@ impl Evidence {
             match self.life {
                 Life::Answers(_) => Verdict::NoModuleThere,
                 Life::Silent(_) => Verdict::NoHost,
-                Life::Unknown => Verdict::Unknown,
+                Life::Mute(_) | Life::Unknown => Verdict::Unknown,
             }
         }
     }
@@ -157,12 +160,25 @@ impl fmt::Display for Evidence {
                 _ => write!(f, "Nobody is there."),
             },
             Verdict::Unknown => {
+                let (unasked, check) = match self.life {
+                    Life::Mute(ip) => (
+                        format!(
+                            "nor does {ip} report a closed port of UDP; this host does not ask for its Ethernet address, \
+                             which is set by hand"
+                        ),
+                        format!("Compare `ip neighbour show {ip}` with the host's own address"),
+                    ),
+                    _ => (
+                        "and no IP address is known by which the host itself could be asked".to_owned(),
+                        "Try `enet ping` with its IP address".to_owned(),
+                    ),
+                };
                 write!(
                     f,
-                    "{host} answers neither EDP nor ESP, and no IP address is known by which the host itself could be asked. \
+                    "{host} answers neither EDP nor ESP, {unasked}. \
                      Either the address or the interface is wrong or the host is off, or the module is not loaded there, \
-                     or a filter on the way drops the Ethernet types 0x88b5 and 0x88b6. Try `enet ping` with its IP \
-                     address, and run `lsmod | grep enet` and `enet stats --all` there."
+                     or a filter on the way drops the Ethernet types 0x88b5 and 0x88b6. {check}, \
+                     and run `lsmod | grep enet` and `enet stats --all` there."
                 )?;
                 self.hint_at_own_input(f)
             }
@@ -240,6 +256,14 @@ mod tests {
                 "IP address",
             ),
         ];
+        let by_hand = Evidence {
+            life: Life::Mute(ip),
+            ..evidence()
+        };
+        let text = by_hand.to_string();
+        assert_eq!(by_hand.verdict(), Verdict::Unknown);
+        assert!(text.contains("ip neighbour show 10.0.0.2"), "{text}");
+        assert!(!text.contains("no IP address"), "{text}");
         for (evidence, verdict, words) in cases {
             assert_eq!(evidence.verdict(), verdict);
             let text = evidence.to_string();
