@@ -37,9 +37,10 @@ pub use temporary::Temporary;
 /// Creates a switch and its hosts.
 ///
 /// # Errors
-/// If a switch is up, if a namespace with one of the names exists, or if a program fails. In each
+/// If the settings make no switch, if a switch is up, if a namespace with one of the names exists, or if a program fails. In each
 /// case, nothing is left of the new switch.
 pub fn up(settings: &Settings) -> Result<()> {
+    settings.check()?;
     state::ensure_none_is_up()?;
     programs::ensure_free(&plan::namespaces(settings.hosts))?;
     state::create(settings, Keeping::UntilDown)?;

@@ -5,11 +5,11 @@
 #![forbid(unsafe_code)]
 #![deny(clippy::print_stderr, clippy::print_stdout)]
 
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
 use enet_switch::plan::Settings;
 
 const EXAMPLES: &str = "\
@@ -61,7 +61,7 @@ enum Verb {
 const WRONG_LINE: u8 = 2;
 
 fn main() -> ExitCode {
-    let done = match Cli::try_parse() {
+    let done = match Cli::try_parse().and_then(checked) {
         Ok(cli) => run(&cli.verb),
         Err(error) => {
             let printed = error.print().and_then(|()| io::stdout().flush());
@@ -79,6 +79,15 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Checks settings whose bounds depend on each other.
+fn checked(cli: Cli) -> Result<Cli, clap::Error> {
+    if let Verb::Up(settings) = &cli.verb {
+        let wrong = |error| Cli::command().error(clap::error::ErrorKind::ValueValidation, error);
+        settings.check().map_err(wrong)?;
+    }
+    Ok(cli)
 }
 
 fn run(verb: &Verb) -> Result<()> {
@@ -114,18 +123,7 @@ fn print(text: &str) -> Result<()> {
 /// error.
 fn unless_closed(written: io::Result<()>) -> Result<()> {
     match written {
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         done => done.context("writing the output"),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use clap::CommandFactory as _;
-
-    #[test]
-    fn options_are_those_of_the_manual_page() {
-        manpage::has_all_options("enet-switch.1", Cli::command());
     }
 }

@@ -4,6 +4,7 @@
 
 use std::fmt;
 
+use anyhow::{ensure, Result};
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
@@ -23,6 +24,9 @@ const HEADER: u32 = 14;
 /// hosts, and a guest's memory is small.
 const MOST_HOSTS: i64 = 256;
 
+/// The highest threshold of marks that `red` takes.
+const MOST_ECN: u32 = 512 << 20;
+
 /// Propagation delay of a link. The time to transmit a frame comes in addition.
 const CABLE: &str = "1us";
 
@@ -34,7 +38,7 @@ const CABLE_QUEUE: u32 = 100_000;
 #[derive(Clone, Debug, PartialEq, Args, Serialize, Deserialize)]
 pub struct Settings {
     /// Number of hosts on the switch, each with a namespace: h0, h1, ...
-    #[arg(long, value_name = "NUMBER", default_value_t = 3,
+    #[arg(long, value_name = "NUMBER", default_value_t = 3, allow_negative_numbers = true,
           value_parser = clap::value_parser!(u32).range(2..=MOST_HOSTS))]
     pub hosts: u32,
 
@@ -47,30 +51,75 @@ pub struct Settings {
     #[arg(long, value_name = "RATE", value_parser = uplink)]
     pub uplink: Option<Uplink>,
 
-    /// Buffer of a port in bytes; a frame that does not fit is dropped
-    #[arg(long, value_name = "SIZE", default_value = "128k")]
+    /// Buffer of a port in bytes, a frame at least; a frame that does not fit is dropped
+    #[arg(
+        long,
+        value_name = "SIZE",
+        default_value = "128k",
+        allow_negative_numbers = true
+    )]
     pub buffer: Size,
 
     /// Share of frames lost at random on each host's link to the switch, percent
-    #[arg(long, value_name = "PERCENT", default_value = "0")]
+    #[arg(
+        long,
+        value_name = "PERCENT",
+        default_value = "0",
+        allow_negative_numbers = true
+    )]
     pub loss: Percent,
 
     /// Seed of the random losses
-    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    #[arg(
+        long,
+        value_name = "NUMBER",
+        default_value_t = 1,
+        allow_negative_numbers = true
+    )]
     pub seed: u64,
 
-    /// Mark frames (ECN, where they allow it) when a port's buffer holds more than this, as DCTCP
-    /// expects
-    #[arg(long, value_name = "SIZE")]
+    /// Mark frames (ECN, where they allow it) when a port's buffer holds more than this, which is
+    /// more than a frame, as DCTCP expects
+    #[arg(long, value_name = "SIZE", allow_negative_numbers = true)]
     pub ecn: Option<Size>,
 
     /// Largest packet without its Ethernet header, bytes
-    #[arg(long, value_name = "BYTES", default_value_t = 1500,
+    #[arg(long, value_name = "BYTES", default_value_t = 1500, allow_negative_numbers = true,
           value_parser = clap::value_parser!(u32).range(68..=9000))]
     pub mtu: u32,
 }
 
 impl Settings {
+    /// Checks that each port passes frames and can mark them.
+    ///
+    /// # Errors
+    /// If the buffer holds no frame, or `tc` refuses the threshold of marks.
+    pub fn check(&self) -> Result<()> {
+        let frame = self.mtu + HEADER;
+        ensure!(
+            self.buffer.0 >= frame,
+            "--buffer {} holds no frame: at an MTU of {} a frame has {frame} bytes, so give at least {frame}",
+            self.buffer,
+            self.mtu
+        );
+        if let Some(threshold) = self.ecn {
+            // `red` averages the queue over two frames, which works from a threshold of more than a
+            // frame on. It counts in 31 bits, of which the average takes one.
+            ensure!(
+                threshold.0 > frame,
+                "--ecn {threshold} is too low: at an MTU of {} a frame has {frame} bytes, and marks begin at {} or more",
+                self.mtu,
+                frame + 1
+            );
+            ensure!(
+                threshold.0 <= MOST_ECN,
+                "--ecn {threshold} is too high: give at most {}",
+                Size(MOST_ECN)
+            );
+        }
+        Ok(())
+    }
+
     /// Returns the rate at which hosts send to the switch, if it is limited.
     pub fn sending_rate(&self) -> Option<Rate> {
         match self.uplink {
@@ -314,6 +363,30 @@ mod tests {
             ecn: None,
             mtu: 1500,
         }
+    }
+
+    #[test]
+    fn a_buffer_holds_a_frame_and_marks_begin_above_one() {
+        let with = |buffer, ecn: Option<u32>, mtu| Settings {
+            buffer: Size(buffer),
+            ecn: ecn.map(Size),
+            mtu,
+            ..settings()
+        };
+        let refused = |settings: Settings| settings.check().unwrap_err().to_string();
+        settings().check().unwrap();
+        with(1514, None, 1500).check().unwrap();
+        with(9014, Some(9015), 9000).check().unwrap();
+        for buffer in [0, 1, 1513] {
+            let error = refused(with(buffer, None, 1500));
+            assert!(error.contains("at least 1514"), "{error}");
+        }
+        for ecn in [0, 1514] {
+            let error = refused(with(131_072, Some(ecn), 1500));
+            assert!(error.contains("1515 or more"), "{error}");
+        }
+        let error = refused(with(131_072, Some(u32::MAX), 1500));
+        assert!(error.contains("at most 512m"), "{error}");
     }
 
     #[test]

@@ -32,3 +32,19 @@ fn output_that_is_lost_is_a_failure() {
         assert_eq!(status.code(), Some(1), "{argument}");
     }
 }
+
+#[test]
+fn a_buffer_and_a_mark_below_a_frame_are_wrong_on_the_command_line() {
+    for (options, bound) in [
+        (["--buffer", "1"], "1514"),
+        (["--buffer", "0"], "1514"),
+        (["--ecn", "0"], "1515"),
+        (["--ecn", "1514"], "1515"),
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_enet-switch"));
+        let output = command.arg("up").args(options).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains(bound), "{said}");
+    }
+}
