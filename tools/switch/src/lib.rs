@@ -37,8 +37,8 @@ pub use temporary::Temporary;
 /// Creates a switch and its hosts.
 ///
 /// # Errors
-/// If the settings make no switch, if a switch is up, if a namespace with one of the names exists, or if a program fails. In each
-/// case, nothing is left of the new switch.
+/// If the settings make no switch, if a switch is up, if a namespace with one of the names exists,
+/// or if a program fails. In each case, nothing is left of the new switch.
 pub fn up(settings: &Settings) -> Result<()> {
     settings.check()?;
     state::ensure_none_is_up()?;

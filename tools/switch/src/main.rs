@@ -127,3 +127,13 @@ fn unless_closed(written: io::Result<()>) -> Result<()> {
         done => done.context("writing the output"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_are_those_of_the_manual_page() {
+        manpage::has_all_options("enet-switch.1", Cli::command());
+    }
+}
