@@ -14,6 +14,7 @@ use clap::{ArgGroup, CommandFactory as _, FromArgMatches as _, Parser};
 
 use crate::command::Command;
 use crate::group::coordinator::args::{GroupArgs, Options};
+use crate::group::coordinator::location::server_address;
 use crate::measuring::{self, Measuring, DEFAULT_PORT};
 use crate::pair::args::PatternArgs;
 use crate::pair::client::{ClientOptions, Planned};
@@ -54,7 +55,7 @@ pub struct Cli {
     #[arg(help_heading = SIDES, long)]
     pub server: bool,
 
-    /// Measure with the server on this host
+    /// Measure with the server on this host: HOST or HOST:PORT
     #[arg(help_heading = SIDES, long, value_name = "HOST")]
     pub connect: Option<String>,
 
@@ -245,6 +246,7 @@ impl Cli {
         if self.port == 0 {
             bail!("port 0 is nobody's: give the server's with --port");
         }
+        let (host, port) = server_address(host, self.port)?;
         let planned = |pattern: &'static Pattern| {
             let info = &pattern.info;
             let plan = Plan {
@@ -262,7 +264,7 @@ impl Cli {
         };
         let options = ClientOptions {
             host: host.to_owned(),
-            port: self.port,
+            port,
             wait: self.wait,
             transports,
             patterns: patterns.into_iter().map(planned).collect::<Result<_>>()?,
@@ -318,6 +320,21 @@ mod tests {
         );
         assert!(parse("--server").unwrap().server);
         assert_eq!(parse("--connect h").unwrap().connect.as_deref(), Some("h"));
+    }
+
+    #[test]
+    fn a_server_may_be_named_with_its_port() {
+        let of = |host: &str| {
+            let options = parse("--connect h --port 99").unwrap().client_options(host);
+            options.map(|options| (options.host, options.port))
+        };
+        assert_eq!(of("h").unwrap(), ("h".to_owned(), 99));
+        assert_eq!(of("h:2806").unwrap(), ("h".to_owned(), 2806));
+        assert_eq!(of("[fd00::1]:7").unwrap(), ("fd00::1".to_owned(), 7));
+        for text in ["", ":1", "h:x", "h:+1"] {
+            let error = of(text).unwrap_err().to_string();
+            assert!(error.contains("HOST:PORT"), "{error}");
+        }
     }
 
     #[test]

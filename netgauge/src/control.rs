@@ -422,34 +422,40 @@ impl Control {
 as_fd!([] Control, input.get_ref());
 
 /// Connects to the server at `port` of `host` and greets it. While the server is not up yet,
-/// retries until `wait` has passed; each attempt takes at most `give_up`.
+/// retries until `wait` has passed; each attempt takes at most `give_up`, and so does the greeting.
 ///
 /// # Errors
 ///
 /// Fails if there is no server, if it serves another client, or if it has another version of the
 /// control protocol.
 pub fn reach(host: &str, port: u16, wait: Duration, give_up: Duration) -> Result<Control> {
+    let addresses = (host, port).to_socket_addrs();
+    let addresses: Vec<_> = addresses
+        .with_context(|| format!("no IP address is known for {host}"))?
+        .collect();
     let deadline = Instant::now() + wait;
     let stream = loop {
-        match try_connect((host, port), give_up) {
+        match try_connect(&addresses, give_up) {
             Ok(stream) => break stream,
             Err(error) if Instant::now() + RETRY < deadline && may_come_up(&error) => {
                 thread::sleep(RETRY);
             }
-            Err(error) => {
+            Err(error) if may_come_up(&error) => {
                 return Err(error).with_context(|| {
                     format!("no netgauge at {host} port {port}: start `netgauge --server` there")
                 })
+            }
+            Err(error) => {
+                return Err(error).with_context(|| format!("connecting to {host} port {port}"))
             }
         }
     };
     // A server needs up to `give_up` to notice that its transport does not open, so the client
     // waits longer.
-    let patience = give_up * 3;
-    let mut control = Control::new(stream, Some(patience))?;
+    let mut control = Control::new(stream, Some(give_up * 2))?;
     control.hello()?;
     ensure!(
-        control.is_ready(patience)?,
+        control.is_ready(give_up)?,
         "netgauge at {host} port {port} does not answer: it may be serving somebody else, and \
          serves one at a time"
     );
@@ -457,10 +463,10 @@ pub fn reach(host: &str, port: u16, wait: Duration, give_up: Duration) -> Result
     Ok(control)
 }
 
-fn try_connect(target: (&str, u16), timeout: Duration) -> io::Result<TcpStream> {
+fn try_connect(addresses: &[SocketAddr], timeout: Duration) -> io::Result<TcpStream> {
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
-    for address in target.to_socket_addrs()? {
-        match TcpStream::connect_timeout(&address, timeout) {
+    for address in addresses {
+        match TcpStream::connect_timeout(address, timeout) {
             Ok(stream) => return Ok(stream),
             Err(error) => last = error,
         }

@@ -89,6 +89,39 @@ pub fn is_of_this_host(ip: IpAddr) -> bool {
     ip.is_loopback() || interface_with(ip).is_ok()
 }
 
+/// Checks that there is an interface called `name`.
+///
+/// # Errors
+///
+/// Fails if the interface does not exist.
+pub fn ensure_interface(name: &str) -> Result<()> {
+    interface_index(name)
+        .map(drop)
+        .with_context(|| format!("no interface `{name}`: `ip link` lists those there are"))
+}
+
+/// Returns what to do if `error` is about a lack of descriptors.
+pub fn descriptors_hint(error: &anyhow::Error) -> Option<&'static str> {
+    let number = |cause: &(dyn std::error::Error + 'static)| {
+        let errno = cause.downcast_ref::<Errno>().map(|errno| *errno as i32);
+        let of_io = || cause.downcast_ref::<io::Error>()?.raw_os_error();
+        errno.or_else(of_io)
+    };
+    let lacks = |cause| number(cause) == Some(libc::EMFILE);
+    error
+        .chain()
+        .any(lacks)
+        .then_some("too few descriptors: raise the limit by `ulimit -n`")
+}
+
+/// Adds to `error` what to do if it is about a lack of descriptors.
+pub fn explain_descriptors(error: anyhow::Error) -> anyhow::Error {
+    match descriptors_hint(&error) {
+        Some(hint) => error.context(hint),
+        None => error,
+    }
+}
+
 /// Returns the IP addresses of the interface called `name`, at least one: first the IPv4 addresses,
 /// then the IPv6 addresses that are not link-local.
 ///
@@ -96,8 +129,7 @@ pub fn is_of_this_host(ip: IpAddr) -> bool {
 ///
 /// Fails if the interface does not exist, or has no such address.
 pub fn interface_ips(name: &str) -> Result<Vec<IpAddr>> {
-    interface_index(name)
-        .with_context(|| format!("no interface `{name}`: `ip link` lists those there are"))?;
+    ensure_interface(name)?;
     let mut addresses: Vec<_> = getifaddrs()
         .context("listing the interfaces")?
         .filter(|entry| entry.interface_name == name)
@@ -191,6 +223,15 @@ mod tests {
         assert!(error.to_string().contains("ip link"), "{error}");
         let error = Interface::by_ip(Ipv4Addr::new(192, 0, 2, 1).into()).unwrap_err();
         assert!(error.to_string().contains("--interface"), "{error}");
+    }
+
+    #[test]
+    fn a_lack_of_descriptors_is_explained() {
+        let io = anyhow::Error::from(io::Error::from_raw_os_error(libc::EMFILE)).context("socket");
+        let error = explain_descriptors(io);
+        assert!(format!("{error:#}").contains("ulimit -n"), "{error:#}");
+        assert!(descriptors_hint(&Errno::EMFILE.into()).is_some());
+        assert!(descriptors_hint(&Errno::ENOENT.into()).is_none());
     }
 
     #[test]

@@ -64,6 +64,7 @@ impl LabArgs {
     /// Fails if this machine does not meet the requirements, or if the pattern failed.
     pub fn run(&self) -> Result<ExitCode> {
         sockaddr_en::set_family(self.measuring.family);
+        self.switch.check().map_err(wrong_line)?;
         let options = self.options()?;
         let plot = options.group.many.plot.clone();
         let coordinator = self.coordinator(options)?;

@@ -11,6 +11,7 @@ use anyhow::{anyhow, Result};
 use clap::CommandFactory as _;
 use netgauge::cli::Cli;
 use netgauge::group::coordinator::{Coordinator, GroupPattern};
+use netgauge::host::{ensure_interface, explain_descriptors};
 use netgauge::messages::tell;
 use netgauge::pair::client;
 use netgauge::participate::participate;
@@ -30,7 +31,7 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return answer(&error),
     };
-    let result = run(&cli);
+    let result = run(&cli).map_err(explain_descriptors);
     if matches!(result, Ok(code) if code == ExitCode::SUCCESS) {
         mpi::leave();
     }
@@ -103,6 +104,9 @@ fn coordinate(
 
 fn serve(cli: &Cli) -> Result<ExitCode> {
     cli.check_server().map_err(wrong_line)?;
+    if let Some(name) = &cli.interface {
+        ensure_interface(name)?;
+    }
     let listener = server::listen(cli.listen, cli.port)?;
     let port = listener.local_addr()?.port();
     tell(format_args!("waiting for clients on port {port}"));

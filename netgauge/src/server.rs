@@ -10,7 +10,7 @@ use anyhow::{bail, Context as _, Result};
 
 use crate::control::{Control, Message, Open, Step, VERSION};
 use crate::group::worker::Worker;
-use crate::host::interface_in_use;
+use crate::host::{descriptors_hint, interface_in_use};
 use crate::machine::Machine;
 use crate::messages::tell;
 use crate::pair::{Link, Streams};
@@ -227,7 +227,11 @@ impl Session {
     }
 
     fn failed(&mut self, error: &anyhow::Error) -> Result<()> {
-        self.control.send(&Message::Failed(format!("{error:#}")))
+        let text = match descriptors_hint(error) {
+            Some(hint) => format!("{hint}: {error:#}"),
+            None => format!("{error:#}"),
+        };
+        self.control.send(&Message::Failed(text))
     }
 }
 

@@ -12,7 +12,7 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Command, Stdio};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use common::{finish, netgauge, run, start, succeed, text, Server, PATIENCE};
 use netgauge::report::{Outcome, Report};
@@ -441,4 +441,61 @@ fn an_interrupted_client_prints_what_it_has_measured() {
         pause *= 2;
         assert!(pause < PATIENCE, "nothing was measured");
     }
+}
+
+#[test]
+fn a_server_is_named_with_its_port() {
+    let server = Server::start("");
+    let name = server.name();
+    succeed(netgauge(&format!("--connect {name} -m tcp -s 64 -c 3")));
+
+    for (line, status, words, advice) in [
+        ("--connect localhost:x -m tcp", 2, "HOST:PORT", false),
+        (
+            "--connect a..b -m tcp",
+            1,
+            "no IP address is known for a..b",
+            false,
+        ),
+        ("--connect 127.0.0.1:1 --wait 0 -m tcp", 1, "--server", true),
+        (
+            "--server --interface nope0 --port 0",
+            1,
+            "no interface `nope0`",
+            false,
+        ),
+    ] {
+        let output = run(netgauge(line));
+        let stderr = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(status), "{line}: {stderr}");
+        assert!(stderr.contains(words), "{line}: {stderr}");
+        assert_eq!(
+            stderr.contains("start `netgauge"),
+            advice,
+            "{line}: {stderr}"
+        );
+    }
+    let output = run({
+        let mut command = netgauge("--connect");
+        command.arg("");
+        command
+    });
+    assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
+}
+
+#[test]
+fn a_silent_server_gets_no_more_time_than_give_up() {
+    // The kernel accepts the connection, and nobody answers.
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = silent.local_addr().unwrap().port();
+    let begin = Instant::now();
+    let line = format!("--connect 127.0.0.1 --port {port} --give-up 4 -m tcp");
+    let output = run(netgauge(&line));
+    assert!(
+        begin.elapsed() < Duration::from_secs(11),
+        "{:?}",
+        begin.elapsed()
+    );
+    let stderr = text(&output.stderr);
+    assert!(stderr.contains("does not answer"), "{stderr}");
 }

@@ -279,9 +279,14 @@ impl Client<'_> {
     }
 
     /// Makes the peer close this transport, and discards the peer's remaining messages.
+    ///
+    /// The peer closes at once, or has given up by itself when this side has, so it gets no more
+    /// time than `give_up`.
     fn close(&mut self) -> Result<()> {
+        let give_up = self.options.measuring.give_up;
         self.control.send(&Message::Close)?;
+        self.control.set_answer_timeout(Some(give_up))?;
         while self.control.receive()? != Message::Closed {}
-        Ok(())
+        self.control.set_answer_timeout(Some(give_up * 2))
     }
 }

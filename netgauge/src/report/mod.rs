@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 pub use measured::Measured;
 use record::Record;
 
+use crate::host::descriptors_hint;
 use crate::summary::Percent;
 use crate::transport::kind::Kind;
 use crate::transport::{self, SocketOptions};
@@ -212,7 +213,10 @@ pub enum Outcome {
 impl Outcome {
     /// Returns the outcome of a run that failed with this error.
     pub(crate) fn failed(error: &anyhow::Error) -> Self {
-        let error = format!("{error:#}");
+        let error = match descriptors_hint(error) {
+            Some(hint) => format!("{hint}: {error:#}"),
+            None => format!("{error:#}"),
+        };
         Self::Failed { error }
     }
 }

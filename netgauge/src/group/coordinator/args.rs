@@ -162,15 +162,11 @@ impl GroupArgs {
     /// Also fails if the file of hosts cannot be used.
     pub fn locations(&self, connect: Option<&str>, port: u16) -> Result<Vec<Location>> {
         if let Some(host) = connect {
-            let server = Location::Server {
-                host: host.to_owned(),
-                port,
-            };
-            return Ok(vec![server, Location::Here]);
+            return Ok(vec![Location::server(host, port)?, Location::Here]);
         }
         let mut locations: Vec<Location> = Vec::new();
         for peer in &self.peers {
-            let place = parse_peer(peer, port)?;
+            let place = Location::server(peer, port)?;
             ensure!(
                 !locations.contains(&place),
                 "{place} is named twice in --peers: a server takes one part at a time"
@@ -240,30 +236,6 @@ impl FromStr for Rate {
     }
 }
 
-/// Parses HOST, HOST:PORT, `[IPv6]:PORT`, or an IPv6 address.
-fn parse_peer(text: &str, default: u16) -> Result<Location> {
-    let (host, port) = match text.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
-        Some((host, "")) => (host, None),
-        Some((host, port)) => (host, port.strip_prefix(':').or(Some(""))),
-        None => match text.split_once(':') {
-            Some((host, port)) if !port.contains(':') => (host, Some(port)),
-            _ => (text, None),
-        },
-    };
-    let port = match port {
-        None => default,
-        Some(port) => port.parse().unwrap_or(0),
-    };
-    ensure!(
-        !host.is_empty() && port != 0,
-        "`{text}` is no participant: write HOST, HOST:PORT or [IPv6]:PORT"
-    );
-    Ok(Location::Server {
-        host: host.to_owned(),
-        port,
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -298,19 +270,6 @@ mod tests {
         assert_eq!(rate("1000"), Ok(1000));
         for text in ["", "M", "0", "-1M", "1e9", "inf", "200 M", "1T"] {
             assert!(rate(text).is_err(), "{text}");
-        }
-    }
-
-    #[test]
-    fn peers_are_hosts_with_or_without_ports() {
-        let peer = |text: &str| parse_peer(text, 2805).map(|place| place.to_string());
-        assert_eq!(peer("node7").unwrap(), "node7:2805");
-        assert_eq!(peer("10.0.0.1:99").unwrap(), "10.0.0.1:99");
-        assert_eq!(peer("fd00::1").unwrap(), "[fd00::1]:2805");
-        assert_eq!(peer("[fd00::1]").unwrap(), "[fd00::1]:2805");
-        assert_eq!(peer("[fd00::1]:99").unwrap(), "[fd00::1]:99");
-        for text in ["", ":99", "a:", "a:0", "a:x", "[fd00::1]x", "[]:1"] {
-            assert!(peer(text).is_err(), "{text}");
         }
     }
 }

@@ -4,6 +4,8 @@
 
 use std::fmt;
 
+use anyhow::{ensure, Result};
+
 /// The location of a participant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Location {
@@ -22,6 +24,48 @@ pub enum Location {
     Ssh(String),
 }
 
+impl Location {
+    /// Parses the location of a server by [`server_address`].
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`server_address`].
+    pub fn server(text: &str, default: u16) -> Result<Self> {
+        let (host, port) = server_address(text, default)?;
+        Ok(Self::Server {
+            host: host.to_owned(),
+            port,
+        })
+    }
+}
+
+/// Parses HOST, HOST:PORT, `[IPv6]:PORT`, or an IPv6 address into host and port.
+///
+/// # Errors
+///
+/// Fails if the text has no host, or a port that is not a number from 1 to 65535.
+pub fn server_address(text: &str, default: u16) -> Result<(&str, u16)> {
+    let (host, port) = match text.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        Some((host, "")) => (host, None),
+        Some((host, port)) => (host, port.strip_prefix(':').or(Some(""))),
+        None => match text.split_once(':') {
+            Some((host, port)) if !port.contains(':') => (host, Some(port)),
+            _ => (text, None),
+        },
+    };
+    let number = |port: &str| {
+        // The digits are checked because `u16::from_str` would accept `+1`.
+        let digits = port.bytes().all(|byte| byte.is_ascii_digit());
+        port.parse().ok().filter(|_| digits).unwrap_or(0)
+    };
+    let port = port.map_or(default, number);
+    ensure!(
+        !host.is_empty() && port != 0,
+        "`{text}` is no server: write HOST, HOST:PORT or [IPv6]:PORT"
+    );
+    Ok((host, port))
+}
+
 impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -36,6 +80,19 @@ impl fmt::Display for Location {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn servers_are_hosts_with_or_without_ports() {
+        let server = |text: &str| Location::server(text, 2805).map(|place| place.to_string());
+        assert_eq!(server("node7").unwrap(), "node7:2805");
+        assert_eq!(server("10.0.0.1:99").unwrap(), "10.0.0.1:99");
+        assert_eq!(server("fd00::1").unwrap(), "[fd00::1]:2805");
+        assert_eq!(server("[fd00::1]").unwrap(), "[fd00::1]:2805");
+        assert_eq!(server("[fd00::1]:99").unwrap(), "[fd00::1]:99");
+        for text in ["", ":99", "a:", "a:0", "a:x", "a:+1", "[fd00::1]x", "[]:1"] {
+            assert!(server(text).is_err(), "{text}");
+        }
+    }
 
     #[test]
     fn participants_are_named_as_they_were_given() {
