@@ -3,9 +3,14 @@
 //! Tests `enet run`, which maps the sockets of unchanged programs, and the rules that decide
 //! whether ESP may carry a connection.
 
-use std::path::Path;
+use std::io::Read as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::{Path, PathBuf};
 
-use nix::mount::{mount, MsFlags};
+use nix::mount::{mount, umount, MsFlags};
+use nix::sys::signal::{kill, Signal};
+use nix::unistd::Pid;
 
 use super::enet_tool::NoAutoload;
 use guest::mapped::{dial, is_esp, known, listener, MAPPED, PLAIN, POLICY};
@@ -16,6 +21,8 @@ scenarios! {
     direct enet_run_maps_programs_by_bpf = by_bpf;
     direct enet_run_finds_its_control_group_where_a_mount_hides_it = hidden;
     direct enet_run_keeps_rules_for_its_programs = own_rules;
+    direct enet_run_removes_its_rules_although_its_unit_is_stopped = stopped_unit;
+    direct enet_map_and_unmap_leave_no_rules = no_rules_left;
     direct enet_policy_holds_for_both_ends = policy;
     direct enet_policy_refuses_what_it_does_not_know = bad_rules;
     direct enet_mapped_says_what_carries_a_connection = carriers;
@@ -25,6 +32,8 @@ scenarios! {
 
 /// The mount point of the control groups.
 pub const GROUPS: &str = "/sys/fs/cgroup";
+/// The mount point of the BPF file system, which guests do not mount.
+const PINS: &str = "/sys/fs/bpf";
 /// The kernel's type information, which `enet run` needs and the debug kernel lacks.
 const TYPES: &str = "/sys/kernel/btf/vmlinux";
 
@@ -140,6 +149,153 @@ fn own_rules(lab: &Lab) -> Outcome {
     let rules = || lab.a.namespace.proc_net("enet_policy");
     eventually("the rules go", || Ok(rules()?.is_empty()))?;
     eventually("the control groups go", || Ok(groups_of_runs()? == 0))
+}
+
+/// A control group that is removed, with the groups below it, when this value is dropped.
+struct Unit(PathBuf);
+
+impl Unit {
+    fn make(name: &str) -> Result<Self> {
+        mount_groups()?;
+        let unit = Self(Path::new(GROUPS).join(name));
+        fs::create_dir_all(unit.0.join(".control"))?;
+        Ok(unit)
+    }
+
+    /// Returns the kernel's number of the group.
+    fn id(&self) -> Result<u64> {
+        Ok(fs::metadata(&self.0)?.ino())
+    }
+
+    /// Sends SIGTERM to each process of the group and of the groups below it, as systemd does when
+    /// it stops a unit.
+    fn stop(&self) -> Outcome {
+        let groups = fs::read_dir(&self.0)?.map(|entry| Ok(entry?.path()));
+        let mut groups = groups.collect::<Result<Vec<_>>>()?;
+        groups.retain(|path| path.is_dir());
+        groups.push(self.0.clone());
+        for group in groups {
+            for process in fs::read_to_string(group.join("cgroup.procs"))?.lines() {
+                kill(Pid::from_raw(process.parse()?), Signal::SIGTERM).context("kill")?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns a command that runs `line` in the group, or in `below` it.
+    fn shell(&self, below: &str, line: &str) -> Command {
+        let group = self.0.join(below).join("cgroup.procs");
+        let mut command = Command::new("busybox");
+        let line = format!("echo 0 >{} && exec {line}", group.display());
+        command.args(["sh", "-c", &line]);
+        // The library stands for a way of mapping in kernels without BTF. No program here loads it.
+        command.env("ENET_PRELOAD", "/dev/null");
+        command
+    }
+}
+
+impl Drop for Unit {
+    fn drop(&mut self) {
+        for group in [self.0.join(".control"), self.0.clone()] {
+            if let Err(error) = fs::remove_dir(&group) {
+                note(&format!("{}: {error}", group.display()));
+            }
+        }
+    }
+}
+
+/// Returns the rules of host `a`.
+fn rules_of(lab: &Lab) -> Result<String> {
+    lab.a.namespace.proc_net("enet_policy")
+}
+
+/// systemd sends SIGTERM to all processes of a unit that it stops. The process of `enet run` that
+/// removes the rules is one of them.
+fn stopped_unit(lab: &Lab) -> Outcome {
+    let unit = Unit::make("stopped.service")?;
+    let line = "enet run --allow :982 -- busybox sh -c 'echo ready; exec busybox sleep 1000'";
+    let mut command = unit.shell("", line);
+    command.stdout(Stdio::piped());
+    let mut child = lab.a.namespace.within(|| command.spawn())??;
+    let mut ready = [0; 6];
+    let out = child.stdout.as_mut().context("no standard output")?;
+    out.read_exact(&mut ready).context("the command's output")?;
+    ensure!(!rules_of(lab)?.is_empty(), "there are no rules to remove");
+    unit.stop()?;
+    let ended = child.wait()?;
+    ensure!(
+        ended.signal() == Some(libc::SIGTERM),
+        "the command: {ended}"
+    );
+    eventually("the rules go", || Ok(rules_of(lab)?.is_empty()))?;
+    eventually("the unit's group is empty", || {
+        let events = fs::read_to_string(unit.0.join("cgroup.events"))?;
+        Ok(events.contains("populated 0") && fs::read_dir(&unit.0)?.all(no_run))
+    })
+}
+
+/// Returns whether an entry of a directory is no group of `enet run`.
+fn no_run(entry: std::io::Result<fs::DirEntry>) -> bool {
+    entry.is_ok_and(|entry| !entry.file_name().to_string_lossy().starts_with("enet-run-"))
+}
+
+fn no_rules_left(lab: &Lab) -> Outcome {
+    let unit = Unit::make("mapped.service")?;
+    let ended = |below: &str, line: &str| -> Result<(Option<i32>, String)> {
+        let mut command = unit.shell(below, line);
+        let output = lab.a.namespace.within(|| command.output())??;
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        Ok((output.status.code(), said))
+    };
+    // Where no BPF file system is mounted, nothing can be pinned, so mapping fails.
+    let (code, said) = ended("", "enet map --allow :982")?;
+    same(code, Some(1), &said)?;
+    ensure!(
+        rules_of(lab)?.is_empty(),
+        "a failed map leaves rules: {said}"
+    );
+    // A rule of a unit that is not mapped, as a killed `enet run` leaves it. systemd starts
+    // ExecStopPost= in `.control` if the unit has Delegate=.
+    for below in ["", ".control"] {
+        rule(
+            lab,
+            false,
+            &format!("allow 0.0.0.0/0 982-982 {}", unit.id()?),
+        )??;
+        let (code, said) = ended(below, "enet unmap")?;
+        same(code, Some(1), &said)?;
+        ensure!(said.contains("mapped.service is not mapped"), "{said}");
+        ensure!(rules_of(lab)?.is_empty(), "unmap in {below:?} leaves rules");
+    }
+    if !Path::new(TYPES).exists() {
+        note("this kernel has no BTF");
+        return Ok(());
+    }
+    let none: Option<&str> = None;
+    mount(Some("bpf"), PINS, Some("bpf"), MsFlags::empty(), none).context(PINS)?;
+    let _mounted = Mounted(PINS);
+    for below in ["", ".control"] {
+        let (code, said) = ended("", "enet map --allow :982")?;
+        same(code, Some(0), &said)?;
+        let wanted = format!("allow 0.0.0.0/0 982-982 {}\n", unit.id()?);
+        same(rules_of(lab)?, wanted, "the rules")?;
+        let (code, said) = ended(below, "enet unmap")?;
+        same(code, Some(0), &said)?;
+        ensure!(rules_of(lab)?.is_empty(), "unmap in {below:?} leaves rules");
+        ensure!(fs::read_dir(PINS)?.next().is_none(), "a pin is left");
+    }
+    Ok(())
+}
+
+/// A mount that ends when this value is dropped.
+struct Mounted(&'static str);
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        if let Err(error) = umount(self.0) {
+            note(&format!("{}: {error}", self.0));
+        }
+    }
 }
 
 /// Writes a line to the policy of `a` or `b`.

@@ -40,10 +40,25 @@ impl Group {
     /// # Errors
     /// If the cgroup file system is not visible and this user may not mount it.
     pub fn own() -> Result<Self> {
+        Self::around(|group| group)
+    }
+
+    /// Returns the group of the unit that this process is in. In units with `Delegate=`, systemd
+    /// starts the programs of `ExecStartPost=` and `ExecStopPost=` in a group below the unit's.
+    ///
+    /// # Errors
+    /// The errors of [`own`](Self::own).
+    pub fn of_unit() -> Result<Self> {
+        Self::around(without_control)
+    }
+
+    /// Returns the group that `choose` makes of the group that this process is in.
+    fn around(choose: impl Fn(&Path) -> &Path) -> Result<Self> {
         let mounts = fs::read_to_string("/proc/self/mountinfo")?;
         let groups = fs::read_to_string("/proc/self/cgroup")?;
         let group = inside_hierarchy(&groups)
             .context("this process is in no control group of version 2 (cgroup2)")?;
+        let group = choose(group);
         // Another mount may hide the directory. For instance, `ip netns exec` mounts a /sys of its
         // own.
         let shown = own_paths(&mounts, group).find_map(|path| Self::open(&path).ok());
@@ -150,6 +165,14 @@ fn inside_hierarchy(groups: &str) -> Option<&Path> {
         .map(Path::new)
 }
 
+/// Returns the group of a unit from the group of one of its programs.
+fn without_control(group: &Path) -> &Path {
+    match group.parent() {
+        Some(unit) if group.ends_with(".control") => unit,
+        _ => group,
+    }
+}
+
 /// Returns the paths at which mounts show the directory of `group`, from `/proc/self/mountinfo`.
 fn own_paths<'a>(mounts: &'a str, group: &'a Path) -> impl Iterator<Item = PathBuf> + 'a {
     mounts.lines().filter_map(move |line| {
@@ -167,6 +190,23 @@ fn own_paths<'a>(mounts: &'a str, group: &'a Path) -> impl Iterator<Item = PathB
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_units_group_is_that_of_all_its_programs() {
+        for (of_program, of_unit) in [
+            ("/system.slice/a.service", "/system.slice/a.service"),
+            (
+                "/system.slice/a.service/.control",
+                "/system.slice/a.service",
+            ),
+            ("/system.slice/a.control", "/system.slice/a.control"),
+            ("/.control/a", "/.control/a"),
+            ("/.control", "/"),
+            ("/", "/"),
+        ] {
+            assert_eq!(without_control(Path::new(of_program)), Path::new(of_unit));
+        }
+    }
 
     fn shown(mounts: &str, groups: &str) -> Vec<PathBuf> {
         inside_hierarchy(groups).map_or_else(Vec::new, |group| own_paths(mounts, group).collect())

@@ -3,6 +3,11 @@
 //! The keeper, a process that keeps a command's sockets mapped. The command itself runs in the
 //! process of `enet run`, so the command has that process's number, signals, exit status and
 //! terminal. Processes that the command leaves behind stay mapped as long as they run.
+//!
+//! The keeper blocks all signals. It is in the control group of `enet run`, and systemd, for
+//! example, sends SIGTERM to each process of the group that it stops. Only SIGKILL ends the keeper
+//! before the command's group is empty. The group's rules then stay in the module until it is
+//! unloaded or somebody removes them.
 
 #![allow(unsafe_code)]
 
@@ -10,9 +15,11 @@ use std::fs::File;
 use std::io::Read;
 use std::os::fd::OwnedFd;
 
-use anyhow::{Context, Result};
+use anyhow::{bail, Context, Result};
+use nix::errno::Errno;
 use nix::fcntl::OFlag;
-use nix::sys::wait::waitpid;
+use nix::sys::signal::{SigSet, SigmaskHow};
+use nix::sys::wait::{waitpid, WaitStatus};
 use nix::unistd::{chdir, dup2_stderr, dup2_stdin, dup2_stdout, fork, pipe2, setsid, ForkResult};
 
 use super::bpf::Link;
@@ -26,21 +33,43 @@ use super::rules::{self, Rules};
 /// If the module does not accept the rules, or no process can be started.
 pub fn start(group: Group, rules: &Rules, link: Option<Link>, module: OwnedFd) -> Result<()> {
     let id = group.id()?;
-    let has_rules = !rules.is_empty();
-    if has_rules {
-        if let Err(error) = rules.keep(id) {
-            // Errors of the clean-up are ignored because the first error is the one to report.
-            let _ = rules::forget(id);
-            let _ = group.remove();
-            return Err(error);
-        }
+    let rule_holder = (!rules.is_empty()).then_some(id);
+    let kept = rule_holder.map_or(Ok(()), |id| rules.keep(id));
+    let result = kept.and_then(|()| fork_keeper(&group, rule_holder, link, module));
+    if result.is_err() {
+        // Errors of the clean-up are ignored because the first error is the one to report. A keeper
+        // that has started cleans up as well.
+        let _ = rule_holder.map(rules::forget);
+        let _ = group.remove();
     }
+    result
+}
+
+/// Starts the keeper, which removes the rules of the group `rules`, and moves this process into
+/// `group`.
+fn fork_keeper(
+    group: &Group,
+    rules: Option<u64>,
+    link: Option<Link>,
+    module: OwnedFd,
+) -> Result<()> {
     let (started, starting) = pipe2(OFlag::O_CLOEXEC)?;
+    // The keeper inherits the mask, so no signal ends it early. The command gets the caller's mask.
+    let mask = SigSet::all().thread_swap_mask(SigmaskHow::SIG_SETMASK)?;
     // SAFETY: this process has one thread.
-    match unsafe { fork() }.context("starting the keeper")? {
+    let forked = unsafe { fork() };
+    if !matches!(forked, Ok(ForkResult::Child)) {
+        mask.thread_set_mask()?;
+    }
+    match forked.context("starting the keeper")? {
         ForkResult::Parent { child } => {
             // The keeper's parent exits at once, so that the command does not inherit a child.
-            waitpid(child, None)?;
+            match waitpid(child, None) {
+                // If the caller ignores SIGCHLD, the kernel waits for the child itself.
+                Ok(WaitStatus::Exited(_, 0)) | Err(Errno::ECHILD) => {}
+                Ok(status) => bail!("starting the keeper: {status:?}"),
+                Err(error) => return Err(error.into()),
+            }
             group.join()?;
             // `starting`, the write end of the pipe, stays open until this process executes the
             // command or exits. Before the keeper watches the group, it waits until `starting` is
@@ -55,10 +84,10 @@ pub fn start(group: Group, rules: &Rules, link: Option<Link>, module: OwnedFd) -
             if let Ok(ForkResult::Child) = last {
                 // Errors are ignored, because none can be reported here. When the process ends, all
                 // that it holds is released.
-                let _ = keep(started, &group, has_rules.then_some(id));
+                let _ = keep(started, group, rules);
                 drop((link, module));
             }
-            std::process::exit(0)
+            std::process::exit(i32::from(last.is_err()))
         }
     }
 }

@@ -30,7 +30,7 @@ use sockaddr_en::constants::IPPROTO_ENET;
 use self::bpf::Link;
 use self::group::Group;
 use self::rules::Rules;
-use crate::output;
+use crate::{output, proc_file};
 
 /// The directory of pins. A pin keeps a BPF program attached without a process.
 const PINS: &str = "/sys/fs/bpf";
@@ -218,10 +218,16 @@ impl MapArgs {
             "{} is mapped already",
             group.path().display()
         );
+        let id = group.id()?;
         if !self.rules.is_empty() {
-            self.rules.keep(group.id()?)?;
+            self.rules.keep(id)?;
         }
-        Link::attach(group.as_fd())?.pin(&pin)
+        let mapped = Link::attach(group.as_fd()).and_then(|link| link.pin(&pin));
+        if mapped.is_err() && !self.rules.is_empty() {
+            // An error is ignored because the first error is the one to report.
+            let _ = rules::forget(id);
+        }
+        mapped
     }
 }
 
@@ -233,30 +239,29 @@ pub struct UnmapArgs {
 }
 
 impl UnmapArgs {
-    /// Ends `enet map`. Existing sockets stay mapped.
+    /// Ends `enet map`, and removes the group's rules. Existing sockets stay mapped.
     ///
     /// # Errors
-    /// If the group was not mapped.
+    /// If the group was not mapped. Rules are removed nevertheless.
     pub fn run(&self) -> Result<()> {
         let group = find_group(self.group.as_deref())?;
         let pin = pin(&group)?;
-        match fs::remove_file(&pin) {
-            Ok(()) => {}
-            Err(error) if error.kind() == ErrorKind::NotFound => {
-                bail!("{} is not mapped", group.path().display())
-            }
+        let was_mapped = match fs::remove_file(&pin) {
+            Ok(()) => true,
+            Err(error) if error.kind() == ErrorKind::NotFound => false,
             Err(error) => return Err(error).with_context(|| pin.display().to_string()),
-        }
+        };
         // If the module is not loaded, there are no rules to remove.
-        match rules::forget(group.id()?) {
-            Err(error) if crate::proc_file::module_is_loaded() => Err(error),
-            _ => Ok(()),
+        if proc_file::module_is_loaded() {
+            rules::forget(group.id()?)?;
         }
+        ensure!(was_mapped, "{} is not mapped", group.path().display());
+        Ok(())
     }
 }
 
 fn find_group(path: Option<&Path>) -> Result<Group> {
-    path.map_or_else(Group::own, Group::open)
+    path.map_or_else(Group::of_unit, Group::open)
 }
 
 fn pin(group: &Group) -> io::Result<PathBuf> {

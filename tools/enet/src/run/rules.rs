@@ -129,13 +129,19 @@ impl Rules {
     }
 
     /// Stores the rules for a control group in the module. They replace the group's earlier rules.
+    /// If a rule is refused, none is left.
     ///
     /// # Errors
     /// If this user lacks `CAP_NET_ADMIN`, or there are too many rules.
     pub fn keep(&self, group: u64) -> Result<()> {
         forget(group)?;
-        self.lines(group)
-            .try_for_each(|line| write(&line).with_context(|| format!("{line:?}")))
+        let mut lines = self.lines(group);
+        let kept = lines.try_for_each(|line| write(&line).with_context(|| format!("{line:?}")));
+        if kept.is_err() {
+            // An error is ignored because the first error is the one to report.
+            let _ = forget(group);
+        }
+        kept
     }
 }
 
