@@ -369,6 +369,27 @@ impl Drop for NoAutoload {
     }
 }
 
+/// Hides the installed modules. Dropping this value shows them again.
+struct Hidden;
+
+const MODULES: &str = "/lib/modules";
+const ELSEWHERE: &str = "/lib/modules.hidden";
+
+impl Hidden {
+    fn begin() -> Result<Self> {
+        fs::rename(MODULES, ELSEWHERE).context(MODULES)?;
+        Ok(Self)
+    }
+}
+
+impl Drop for Hidden {
+    fn drop(&mut self) {
+        if let Err(error) = fs::rename(ELSEWHERE, MODULES) {
+            note(&format!("{MODULES} cannot be restored: {error}"));
+        }
+    }
+}
+
 fn no_module_here() -> Outcome {
     let _restore = Restore;
     // The host is made before autoloading is disabled, because its device may need a module too.
@@ -382,6 +403,24 @@ fn no_module_here() -> Outcome {
     )?;
     for command in ["ss", "stats"] {
         complains(&enet(command)?, 1, &["not loaded", "modprobe enet"])?;
+    }
+    {
+        // As after a kernel's update: modprobe finds no module for the running kernel.
+        let _hidden = Hidden::begin()?;
+        for (command, status) in [
+            ("ping 10.0.0.2", 2),
+            ("ss", 1),
+            ("stats", 1),
+            ("run -r true", 125),
+        ] {
+            let ended = enet(command)?;
+            complains(
+                &ended,
+                status,
+                &["not loaded", "install the package enet-modules-"],
+            )?;
+            ensure!(!ended.complaints.contains("modprobe"), "{ended:?}");
+        }
     }
     let exported = enet("exporter --once")?;
     ensure!(

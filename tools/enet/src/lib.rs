@@ -18,6 +18,7 @@ mod interfaces;
 mod listen;
 mod mapped;
 pub mod metrics;
+mod module;
 mod output;
 mod owners;
 mod ping;

@@ -7,6 +7,8 @@ use std::io::{self, ErrorKind};
 
 use anyhow::{anyhow, Result};
 
+use crate::module;
+
 /// The file of the module's counters.
 pub const ENET: &str = "enet";
 
@@ -35,7 +37,7 @@ pub fn module_version() -> String {
 fn explain(path: &str, error: io::Error) -> anyhow::Error {
     match error.kind() {
         ErrorKind::NotFound => {
-            anyhow!("there is no {path}: the module is not loaded; load it with `modprobe enet`")
+            anyhow!("there is no {path}: {}", module::missing())
         }
         _ => anyhow!(error).context(path.to_owned()),
     }
@@ -48,8 +50,8 @@ mod tests {
     #[test]
     fn a_missing_file_is_explained() {
         let missing = explain("/proc/net/enet", ErrorKind::NotFound.into());
-        assert!(missing.to_string().contains("modprobe enet"), "{missing}");
+        assert!(missing.to_string().contains("is not loaded"), "{missing}");
         let denied = explain("/proc/net/enet", ErrorKind::PermissionDenied.into());
-        assert!(!denied.to_string().contains("modprobe"), "{denied}");
+        assert!(!denied.to_string().contains("loaded"), "{denied}");
     }
 }

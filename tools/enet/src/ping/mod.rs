@@ -17,7 +17,7 @@ use sockaddr_en::constants::AF_ENET;
 use sockaddr_en::{Address, EdpSocket, FamilyMissing};
 
 use crate::interfaces::Frames;
-use crate::{output, proc_file};
+use crate::{module, output, proc_file};
 use echo::{Echo, Plan, LEAST_SIZE, MOST_SIZE};
 use target::{Named, Resolved};
 
@@ -135,10 +135,7 @@ fn no_socket(error: io::Error) -> anyhow::Error {
             sockaddr_en::family()
         );
     }
-    anyhow!(
-        "the module is not loaded on this host: load it with `modprobe enet`; \
-         if there is no such module, `make install` in its sources installs it"
-    )
+    anyhow!(module::missing())
 }
 
 fn seconds(text: &str) -> Result<Duration> {
@@ -197,7 +194,7 @@ mod tests {
         let missing = io::Error::other(FamilyMissing { family: 28 });
         let told = no_socket(missing).to_string();
         assert!(
-            told.contains("modprobe enet") || told.contains("--family"),
+            told.contains("is not loaded") || told.contains("--family"),
             "{told}"
         );
         let other = io::Error::from_raw_os_error(libc::EMFILE);

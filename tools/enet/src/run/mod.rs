@@ -30,7 +30,7 @@ use sockaddr_en::constants::IPPROTO_ENET;
 use self::bpf::Link;
 use self::group::Group;
 use self::rules::Rules;
-use crate::{output, proc_file};
+use crate::{module, output, proc_file};
 
 /// The directory of pins. A pin keeps a BPF program attached without a process.
 const PINS: &str = "/sys/fs/bpf";
@@ -162,7 +162,7 @@ fn is_missing(error: Errno) -> bool {
 
 fn explain(error: Errno) -> anyhow::Error {
     if is_missing(error) {
-        anyhow!("the module is not loaded; load it with `modprobe enet`")
+        anyhow!(module::missing())
     } else {
         anyhow!(error).context("making a mapped socket")
     }
