@@ -21,6 +21,9 @@ scenarios! {
     direct enet_exporter_speaks_prometheus = exporter;
     direct enet_ping_is_answered_by_a_good_peer = good_peer, within(120);
     direct enet_ping_prints_a_summary_when_interrupted = interrupted;
+    direct enet_ping_prints_a_summary_when_the_device_changes = changed_device;
+    direct enet_takes_interfaces_by_number_and_alternative_name = interface_names;
+    direct enet_ping_refuses_addresses_of_no_host_once = no_hosts;
     guest enet_ping_says_that_the_module_is_not_loaded_here = no_module_here;
     direct enet_ping_says_what_is_wrong_with_the_device = bad_device;
     direct enet_ping_says_that_the_peer_lacks_the_module = no_module_there;
@@ -343,6 +346,98 @@ fn interrupted(lab: &Lab) -> Outcome {
     Ok(())
 }
 
+/// Starts an endless ping by host A, and changes the device after two answers. Checks that the ping
+/// ends with a summary, and returns its complaint.
+fn ping_until(lab: &Lab, changes: &[&str]) -> Result<String> {
+    let mut command = Command::new("enet");
+    let target = format!("{}%{DEVICE}", print_mac(lab.b.mac));
+    command.args(["ping", "-c", "0", "-i", "0.05", &target]);
+    command.stderr(Stdio::piped());
+    let mut ping = start((&lab.a, command), Stdio::null(), Stdio::piped())?;
+    let mut lines = BufReader::new(ping.stdout.take().context("no output")?).lines();
+    // The heading, and two answers.
+    for _ in 0..3 {
+        lines.next().context("it ended early")??;
+    }
+    for change in changes {
+        lab.a.namespace.ip(&format!("{change}\n"))?;
+    }
+    let last = lines.last().context("no summary")??;
+    let mut complaint = String::new();
+    let mut errors = ping.stderr.take().context("no standard error")?;
+    errors.read_to_string(&mut complaint)?;
+    let status = ping.wait()?;
+    ensure!(
+        status.code() == Some(0) && last.contains(" answered, "),
+        "{status}, and the last line is {last:?}: {complaint}"
+    );
+    Ok(complaint)
+}
+
+fn changed_device(lab: &Lab) -> Outcome {
+    let down = format!("link set {DEVICE} down");
+    let complaint = ping_until(lab, &[&down])?;
+    let hint = format!("{DEVICE} is down: set it up with `ip link set {DEVICE} up`");
+    ensure!(complaint.contains(&hint), "{complaint}");
+    lab.a.namespace.ip(&format!("link set {DEVICE} up\n"))?;
+    await_carrier(&lab.a, true)?;
+    // The hint names the device that there is.
+    let rename = format!("link set {DEVICE} name other0");
+    let complaint = ping_until(lab, &[&down, &rename])?;
+    ensure!(complaint.contains("ip link set other0 up"), "{complaint}");
+    Ok(())
+}
+
+fn interface_names(lab: &Lab) -> Outcome {
+    let long = "n".repeat(127);
+    for name in ["short0", &long] {
+        let add = format!("link property add dev {DEVICE} altname {name}\n");
+        lab.a.namespace.ip(&add)?;
+    }
+    let index = lab
+        .a
+        .namespace
+        .within(|| sockaddr_en::interface_index(DEVICE))??;
+    let _bound = lab.a.edp_bound(2805)?;
+    for name in ["short0", &long, &index.to_string()] {
+        let target = format!("{}%{name}", print_mac(lab.b.mac));
+        let text = printed(&lab.a, &format!("ping -c 1 -W 10 {target}"))?;
+        ensure!(text.contains("1 sent, 1 answered"), "{name}: {text}");
+        let by_option = format!("ping -c 1 -W 10 -I {name} {}", print_mac(lab.b.mac));
+        printed(&lab.a, &by_option)?;
+        let text = printed(&lab.a, &format!("ss -a -i {name}"))?;
+        let named = format!("%{DEVICE}:2805");
+        ensure!(text.contains(&named), "{name}: {text}");
+    }
+    let peer = print_mac(lab.b.mac);
+    ping_complains(&lab.a, &format!("{peer}%4711"), 2, &["no interface 4711"])
+}
+
+fn no_hosts(lab: &Lab) -> Outcome {
+    give_addresses(lab)?;
+    for (target, words) in [
+        ("10.0.0.255", "10.0.0.255 is not the IP address of one host"),
+        ("::", ":: is not the IP address of one host"),
+        (
+            &format!("ff02::1%{DEVICE}"),
+            "ff02::1 is not the IP address",
+        ),
+        ("fe80::1", "as in fe80::1%eth0"),
+        (
+            &format!("02-00-00-00-00-02%{DEVICE}"),
+            "write 02:00:00:00:00:02%",
+        ),
+    ] {
+        let ended = (lab.a.namespace).within(|| enet(&format!("ping {target}")))??;
+        complains(&ended, 2, &[words])?;
+        let told = ended.complaints.matches(words).count();
+        same(told, 1, &ended.complaints)?;
+    }
+    let text = printed(&lab.a, "ping -c 1 -W 10 ::ffff:10.0.0.2")?;
+    ensure!(text.contains("from 10.0.0.2 ("), "{text}");
+    Ok(())
+}
+
 /// Disables the kernel's module autoloading. Dropping this value restores it.
 #[derive(Debug)]
 pub struct NoAutoload(String);
@@ -494,6 +589,12 @@ fn no_module_there(lab: &Lab) -> Outcome {
     // By now the neighbour table has an IP address for this Ethernet address.
     let target = format!("{}%{DEVICE}", print_mac(lab.b.mac));
     ping_complains(&lab.a, &target, 1, &[&there[..], &check].concat())?;
+    // The kernel does not ask for an address that was set by hand.
+    lab.a.namespace.ip(&format!(
+        "neighbour replace 10.0.0.7 lladdr 02:00:00:00:00:07 dev {DEVICE} nud permanent\n"
+    ))?;
+    let by_hand = ["set by hand", "ip neighbour show 10.0.0.7"];
+    ping_complains(&lab.a, "10.0.0.7", 1, &[&by_hand[..], &check].concat())?;
     // No IP address is known for this Ethernet address.
     let target = format!("02:00:00:00:00:77%{DEVICE}");
     let unknown = ["no IP address is known", "not loaded there", "filter"];
