@@ -27,6 +27,11 @@ pub fn module_is_loaded() -> bool {
     fs::metadata(format!("/proc/net/{ENET}")).is_ok()
 }
 
+/// Returns whether this process sees files of a network namespace.
+fn is_mounted() -> bool {
+    fs::metadata("/proc/net").is_ok()
+}
+
 /// Returns the version of the loaded module, or `unknown` for older modules, which do not report
 /// one.
 pub fn module_version() -> String {
@@ -36,6 +41,9 @@ pub fn module_version() -> String {
 
 fn explain(path: &str, error: io::Error) -> anyhow::Error {
     match error.kind() {
+        ErrorKind::NotFound if !is_mounted() => {
+            anyhow!("there is no {path}: /proc is not mounted, so this program cannot look")
+        }
         ErrorKind::NotFound => {
             anyhow!("there is no {path}: {}", module::missing())
         }

@@ -3,12 +3,13 @@
 //! Opens, creates, joins and removes control groups, version 2.
 
 use std::fs::{self, File};
-use std::io::{self, Read, Seek};
+use std::io::{self, ErrorKind, Read, Seek};
+use std::ops::Deref;
 use std::os::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{anyhow, Context, Result};
 use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
 use rustix::mount::{fsconfig_create, fsmount, fsopen, FsMountFlags, FsOpenFlags, MountAttrFlags};
 
@@ -28,7 +29,10 @@ impl Group {
         let context = || format!("the control group {}", path.display());
         let directory = File::open(path).with_context(context)?;
         // Every control group has this file, and no other directory does.
-        fs::metadata(path.join("cgroup.procs")).with_context(context)?;
+        fs::metadata(path.join("cgroup.procs")).map_err(|error| match error.kind() {
+            ErrorKind::NotFound => anyhow!("{} is no control group of version 2", path.display()),
+            _ => anyhow!(error).context(context()),
+        })?;
         Ok(Self {
             path: path.to_owned(),
             directory,
@@ -54,8 +58,8 @@ impl Group {
 
     /// Returns the group that `choose` makes of the group that this process is in.
     fn around(choose: impl Fn(&Path) -> &Path) -> Result<Self> {
-        let mounts = fs::read_to_string("/proc/self/mountinfo")?;
-        let groups = fs::read_to_string("/proc/self/cgroup")?;
+        let mounts = read("/proc/self/mountinfo")?;
+        let groups = read("/proc/self/cgroup")?;
         let group = inside_hierarchy(&groups)
             .context("this process is in no control group of version 2 (cgroup2)")?;
         let group = choose(group);
@@ -76,14 +80,37 @@ impl Group {
         Self::open(&Path::new(&root).join(group.strip_prefix("/").unwrap_or(group)))
     }
 
-    /// Creates a child group.
+    /// Creates a child group. If groups of former processes have its name, a number behind it tells
+    /// it from them.
     ///
     /// # Errors
     /// If this user may not create groups here.
-    pub fn child(&self, name: &str) -> Result<Self> {
-        let path = self.path.join(name);
-        fs::create_dir(&path).with_context(|| format!("making {}", path.display()))?;
-        Self::open(&path)
+    pub fn child(&self, name: &str) -> Result<Made> {
+        let mut path = self.path.join(name);
+        let mut number = 0;
+        while let Err(error) = fs::create_dir(&path) {
+            if error.kind() != ErrorKind::AlreadyExists {
+                return Err(error).context(format!("making {}", path.display()));
+            }
+            number += 1;
+            path = self.path.join(format!("{name}-{number}"));
+        }
+        match Self::open(&path) {
+            Ok(group) => Ok(Made(group)),
+            Err(error) => {
+                // An error is ignored because the first error is the one to report.
+                let _ = fs::remove_dir(&path);
+                Err(error)
+            }
+        }
+    }
+
+    /// Removes the group, which must be empty.
+    ///
+    /// # Errors
+    /// If the group is not empty.
+    pub fn remove(&self) -> io::Result<()> {
+        fs::remove_dir(&self.path)
     }
 
     /// Returns the kernel's number of the group.
@@ -126,14 +153,6 @@ impl Group {
         }
     }
 
-    /// Removes the group, which must be empty.
-    ///
-    /// # Errors
-    /// If the group is not empty.
-    pub fn remove(&self) -> io::Result<()> {
-        fs::remove_dir(&self.path)
-    }
-
     /// Returns the group's directory.
     pub fn path(&self) -> &Path {
         &self.path
@@ -144,6 +163,29 @@ impl AsFd for Group {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.directory.as_fd()
     }
+}
+
+/// A group that this program has created. It is removed on drop, unless it has processes.
+#[derive(Debug)]
+pub struct Made(Group);
+
+impl Deref for Made {
+    type Target = Group;
+
+    fn deref(&self) -> &Group {
+        &self.0
+    }
+}
+
+impl Drop for Made {
+    fn drop(&mut self) {
+        // An error is ignored because the group may have processes. The keeper removes it then.
+        let _ = self.remove();
+    }
+}
+
+fn read(path: &str) -> Result<String> {
+    fs::read_to_string(path).with_context(|| path.to_owned())
 }
 
 /// Mounts the cgroup file system without attaching it to a path.

@@ -11,19 +11,21 @@
 
 #![allow(unsafe_code)]
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::Read;
-use std::os::fd::OwnedFd;
+use std::os::fd::{OwnedFd, RawFd};
 
 use anyhow::{bail, Context, Result};
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::sys::signal::{SigSet, SigmaskHow};
 use nix::sys::wait::{waitpid, WaitStatus};
-use nix::unistd::{chdir, dup2_stderr, dup2_stdin, dup2_stdout, fork, pipe2, setsid, ForkResult};
+use nix::unistd::{
+    chdir, close, dup2_stderr, dup2_stdin, dup2_stdout, fork, pipe2, setsid, ForkResult,
+};
 
 use super::bpf::Link;
-use super::group::Group;
+use super::group::Made;
 use super::rules::{self, Rules};
 
 /// Moves this process into `group`, and starts a process that holds `link` and `module` until the
@@ -31,7 +33,7 @@ use super::rules::{self, Rules};
 ///
 /// # Errors
 /// If the module does not accept the rules, or no process can be started.
-pub fn start(group: Group, rules: &Rules, link: Option<Link>, module: OwnedFd) -> Result<()> {
+pub fn start(group: Made, rules: &Rules, link: Option<Link>, module: OwnedFd) -> Result<()> {
     let id = group.id()?;
     let rule_holder = (!rules.is_empty()).then_some(id);
     let kept = rule_holder.map_or(Ok(()), |id| rules.keep(id));
@@ -40,7 +42,6 @@ pub fn start(group: Group, rules: &Rules, link: Option<Link>, module: OwnedFd) -
         // Errors of the clean-up are ignored because the first error is the one to report. A keeper
         // that has started cleans up as well.
         let _ = rule_holder.map(rules::forget);
-        let _ = group.remove();
     }
     result
 }
@@ -48,7 +49,7 @@ pub fn start(group: Group, rules: &Rules, link: Option<Link>, module: OwnedFd) -
 /// Starts the keeper, which removes the rules of the group `rules`, and moves this process into
 /// `group`.
 fn fork_keeper(
-    group: &Group,
+    group: &Made,
     rules: Option<u64>,
     link: Option<Link>,
     module: OwnedFd,
@@ -92,13 +93,14 @@ fn fork_keeper(
     }
 }
 
-fn keep(started: OwnedFd, group: &Group, rules: Option<u64>) -> Result<()> {
+fn keep(started: OwnedFd, group: &Made, rules: Option<u64>) -> Result<()> {
     setsid()?;
     chdir("/")?;
     let nothing = File::options().read(true).write(true).open("/dev/null")?;
     dup2_stdin(&nothing)?;
     dup2_stdout(&nothing)?;
     dup2_stderr(&nothing)?;
+    close_inherited()?;
     File::from(started).read_to_end(&mut Vec::new())?;
     group.await_empty()?;
     if let Some(id) = rules {
@@ -106,4 +108,26 @@ fn keep(started: OwnedFd, group: &Group, rules: Option<u64>) -> Result<()> {
     }
     group.remove()?;
     Ok(())
+}
+
+/// Closes the descriptors that the caller of `enet run` has left to its command. The command alone
+/// decides how long a pipe, a lock or a listening socket among them stays open.
+fn close_inherited() -> Result<()> {
+    let entries = fs::read_dir("/proc/self/fd")?;
+    let numbers = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    for number in numbers.collect::<Vec<RawFd>>() {
+        if number > 2 && is_inherited(number) {
+            close(number)?;
+        }
+    }
+    Ok(())
+}
+
+/// Returns whether a descriptor was open when this program started. All that this program opens
+/// itself is closed at an exec.
+fn is_inherited(number: RawFd) -> bool {
+    // SAFETY: F_GETFD takes no pointer and changes nothing. A number that is no descriptor any more,
+    // as that of the directory that listed it, is an error.
+    let flags = unsafe { libc::fcntl(number, libc::F_GETFD) };
+    flags >= 0 && flags & libc::FD_CLOEXEC == 0
 }

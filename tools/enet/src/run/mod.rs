@@ -14,7 +14,7 @@ mod rules;
 mod signals;
 
 use std::env;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, OwnedFd};
@@ -24,11 +24,11 @@ use std::process::{Command, ExitCode};
 use anyhow::{anyhow, bail, ensure, Context, Result};
 use clap::{Args, ValueEnum};
 use rustix::io::Errno;
-use rustix::net::{socket, AddressFamily, Protocol, SocketType};
+use rustix::net::{socket_with, AddressFamily, Protocol, SocketFlags, SocketType};
 use sockaddr_en::constants::IPPROTO_ENET;
 
 use self::bpf::Link;
-use self::group::Group;
+use self::group::{Group, Made};
 use self::rules::Rules;
 use crate::{module, output, proc_file};
 
@@ -123,7 +123,8 @@ impl RunArgs {
                     anyhow!("sockets cannot be mapped: not by BPF: {error:#}; nor by a library: {other:#}")
                 })?;
                 let said = format!("by {}, not by BPF: {error:#}", library.display());
-                preload_in(command, &library);
+                let present = env::var_os("LD_PRELOAD").unwrap_or_default();
+                command.env("LD_PRELOAD", preloaded(&library, &present));
                 said
             }
         };
@@ -142,7 +143,7 @@ impl RunArgs {
 }
 
 /// Creates a group for the command.
-fn make_group() -> Result<Group> {
+fn make_group() -> Result<Made> {
     Group::own()?.child(&format!("enet-run-{}", std::process::id()))
 }
 
@@ -152,7 +153,12 @@ fn hold_module() -> Result<OwnedFd, Errno> {
         .ok()
         .and_then(|number| number.try_into().ok());
     let protocol = protocol.map(Protocol::from_raw);
-    socket(AddressFamily::INET, SocketType::STREAM, protocol)
+    socket_with(
+        AddressFamily::INET,
+        SocketType::STREAM,
+        SocketFlags::CLOEXEC,
+        protocol,
+    )
 }
 
 /// Returns whether `error` means that the module is not loaded, and could not be loaded.
@@ -171,8 +177,12 @@ fn explain(error: Errno) -> anyhow::Error {
 /// Finds the library. It is next to this program after a build, or in a directory where packages
 /// install it.
 fn preload() -> Result<PathBuf> {
-    if let Some(path) = env::var_os(PRELOAD_VARIABLE) {
-        return Ok(path.into());
+    let named = env::var_os(PRELOAD_VARIABLE).filter(|path| !path.is_empty());
+    if let Some(path) = named.map(PathBuf::from) {
+        // The loader would only warn of a file that it cannot open.
+        fs::File::open(&path)
+            .with_context(|| format!("{PRELOAD_VARIABLE} names {}", path.display()))?;
+        return Ok(path);
     }
     let program = env::current_exe().context("finding this program")?;
     let directory = program.parent().unwrap_or(Path::new("/usr/bin"));
@@ -185,13 +195,19 @@ fn preload() -> Result<PathBuf> {
     Ok(found.canonicalize()?)
 }
 
-fn preload_in(command: &mut Command, library: &Path) {
-    let mut value = library.as_os_str().to_owned();
-    if let Some(others) = env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {
-        value.push(":");
-        value.push(others);
+/// Returns the value of `LD_PRELOAD` with `library` in front of those `present`, or as it is if it has
+/// the library, as within another `enet run`.
+fn preloaded(library: &Path, present: &OsStr) -> OsString {
+    let mut names = present.as_encoded_bytes().split(|byte| b": ".contains(byte));
+    if names.any(|name| name == library.as_os_str().as_encoded_bytes()) {
+        return present.to_owned();
     }
-    command.env("LD_PRELOAD", value);
+    let mut value = library.as_os_str().to_owned();
+    if !present.is_empty() {
+        value.push(":");
+        value.push(present);
+    }
+    value
 }
 
 /// Arguments of `map`.
@@ -266,4 +282,22 @@ fn find_group(path: Option<&Path>) -> Result<Group> {
 
 fn pin(group: &Group) -> io::Result<PathBuf> {
     Ok(Path::new(PINS).join(format!("enet_{}", group.id()?)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_library_is_preloaded_once() {
+        let library = Path::new("/l/enet.so");
+        for (present, wanted) in [
+            ("", "/l/enet.so"),
+            ("/a.so:b.so", "/l/enet.so:/a.so:b.so"),
+            ("/a.so /l/enet.so", "/a.so /l/enet.so"),
+            ("/l/enet.so2", "/l/enet.so:/l/enet.so2"),
+        ] {
+            assert_eq!(preloaded(library, OsStr::new(present)), OsStr::new(wanted));
+        }
+    }
 }

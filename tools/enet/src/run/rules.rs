@@ -7,10 +7,13 @@ use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
-use anyhow::{ensure, Context, Error, Result};
+use anyhow::{anyhow, ensure, Context, Error, Result};
 
 /// The module's file of rules.
 const FILE: &str = "/proc/net/enet_policy";
+
+/// Maximum number of rules in the module, for each network namespace.
+const MOST: usize = 256;
 
 /// The peers and the server ports to which a rule applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +31,16 @@ fn width_of(address: IpAddr) -> u8 {
     } else {
         128
     }
+}
+
+/// Parses a number of decimal digits alone.
+fn number<T: FromStr>(text: &str) -> Result<T>
+where
+    T::Err: std::error::Error + Send + Sync + 'static,
+{
+    let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    ensure!(digits, "`{text}` is no number");
+    text.parse().with_context(|| format!("`{text}`"))
 }
 
 impl FromStr for Peers {
@@ -63,7 +76,7 @@ impl FromStr for Peers {
         );
         let (network, bits) = match place.split_once('/') {
             _ if place.is_empty() => (Ipv4Addr::UNSPECIFIED.into(), 0),
-            Some((network, bits)) => (network.parse()?, bits.parse()?),
+            Some((network, bits)) => (network.parse()?, number(bits)?),
             None => {
                 let address = place.parse()?;
                 (address, width_of(address))
@@ -73,7 +86,7 @@ impl FromStr for Peers {
         ensure!(bits <= width, "the address has {width} bits");
         let (first, last) = match ports.map(|ports| ports.split_once('-').unwrap_or((ports, ports)))
         {
-            Some((first, last)) => (first.parse()?, last.parse()?),
+            Some((first, last)) => (number(first)?, number(last)?),
             None => (0, u16::MAX),
         };
         ensure!(first <= last, "the first port is behind the last");
@@ -154,7 +167,10 @@ pub fn forget(group: u64) -> Result<()> {
 }
 
 fn write(line: &str) -> Result<()> {
-    fs::write(FILE, line).with_context(|| format!("writing {FILE}"))
+    fs::write(FILE, line).map_err(|error| match error.raw_os_error() {
+        Some(libc::ENOSPC) => anyhow!("{FILE} is full: a network namespace has {MOST} rules at most"),
+        _ => anyhow!(error).context(format!("writing {FILE}")),
+    })
 }
 
 #[cfg(test)]
@@ -183,6 +199,9 @@ mod tests {
             "10.0.0.1/33",
             ":9-8",
             ":65536",
+            ":+5",
+            ":5-",
+            "10.0.0.0/+8",
             "fd00::/129",
             "[fd00::1",
             "[fd00::1]80",
