@@ -22,7 +22,9 @@ scenarios! {
     direct enet_run_finds_its_control_group_where_a_mount_hides_it = hidden;
     direct enet_run_keeps_rules_for_its_programs = own_rules;
     direct enet_run_removes_its_rules_although_its_unit_is_stopped = stopped_unit;
+    direct enet_run_holds_no_descriptor_of_its_command = descriptors;
     direct enet_map_and_unmap_leave_no_rules = no_rules_left;
+    direct enet_unmap_removes_what_is_left_of_former_groups = former_groups;
     direct enet_policy_holds_for_both_ends = policy;
     direct enet_policy_refuses_what_it_does_not_know = bad_rules;
     direct enet_mapped_says_what_carries_a_connection = carriers;
@@ -237,6 +239,75 @@ fn stopped_unit(lab: &Lab) -> Outcome {
 /// Returns whether an entry of a directory is no group of `enet run`.
 fn no_run(entry: std::io::Result<fs::DirEntry>) -> bool {
     entry.is_ok_and(|entry| !entry.file_name().to_string_lossy().starts_with("enet-run-"))
+}
+
+/// The reader of a pipe sees its end when the command has closed it, although a process of
+/// `enet run` holds the command's mapping until the command ends.
+fn descriptors(lab: &Lab) -> Outcome {
+    let unit = Unit::make("pipe.service")?;
+    let inner = "exec 5>&- >&-; exec busybox sleep 60";
+    let line = format!("enet run --quiet -- busybox sh -c '{inner}' 5>&1");
+    let mut command = unit.shell("", &line);
+    command.stdout(Stdio::piped());
+    let mut child = lab.a.namespace.within(|| command.spawn())??;
+    let mut out = child.stdout.take().context("no standard output")?;
+    out.read_to_end(&mut Vec::new())?;
+    let early = child.try_wait()?;
+    unit.stop()?;
+    child.wait()?;
+    ensure!(early.is_none(), "the pipe ends with the command: {early:?}");
+    eventually("the unit's group is empty", || {
+        Ok(fs::read_dir(&unit.0)?.all(no_run))
+    })
+}
+
+/// The rules and the pin of a group that was removed without `enet unmap`.
+fn former_groups(lab: &Lab) -> Outcome {
+    let stale = || -> Result<(Option<i32>, String)> {
+        let mut command = Command::new("enet");
+        let output = lab
+            .a
+            .namespace
+            .within(|| command.args(["unmap", "--stale"]).output())??;
+        let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+        Ok((output.status.code(), said))
+    };
+    let living = Unit::make("living.service")?;
+    let kept = format!("allow 0.0.0.0/0 983-983 {}", living.id()?);
+    rule(lab, false, &kept)??;
+    rule(lab, false, "deny 0.0.0.0/0 984-984 0")??;
+    let has_types = Path::new(TYPES).exists();
+    let none: Option<&str> = None;
+    mount(Some("bpf"), PINS, Some("bpf"), MsFlags::empty(), none).context(PINS)?;
+    let _mounted = Mounted(PINS);
+    let former = Unit::make("former.service")?;
+    let id = former.id()?;
+    rule(lab, false, &format!("allow 0.0.0.0/0 982-982 {id}"))??;
+    if has_types {
+        let path = former.0.display().to_string();
+        let mut command = Command::new("enet");
+        command.args(["map", "--allow", ":985", &path]);
+        let status = lab.a.namespace.within(|| command.status())??;
+        ensure!(status.success(), "enet map: {status}");
+        ensure!(fs::read_dir(PINS)?.next().is_some(), "nothing is pinned");
+    } else {
+        note("this kernel has no BTF, so nothing is pinned");
+    }
+    drop(former);
+    ensure!(rules_of(lab)?.contains(&id.to_string()), "the rules went");
+    for wanted in ["of 1 groups", "of 0 groups"] {
+        let (code, said) = stale()?;
+        same(code, Some(0), &said)?;
+        ensure!(said.contains(wanted), "{wanted:?} is missing: {said}");
+        let rules = rules_of(lab)?;
+        same(rules.lines().count(), 2, &rules)?;
+        ensure!(rules.contains(&kept), "the living group's rule is gone");
+        ensure!(fs::read_dir(PINS)?.next().is_none(), "a pin is left");
+    }
+    for group in [living.id()?, 0] {
+        rule(lab, false, &format!("flush {group}"))??;
+    }
+    Ok(())
 }
 
 fn no_rules_left(lab: &Lab) -> Outcome {
@@ -463,7 +534,8 @@ fn no_way(lab: &Lab) -> Outcome {
     for words in ["not by BPF: ", "nor by a library: ", "libenet_preload.so"] {
         ensure!(said.contains(words), "{words:?} is missing: {said}");
     }
-    Ok(())
+    // A group that was made before the error has no keeper that would remove it.
+    same(groups_of_runs()?, 0, "groups that are left")
 }
 
 fn no_module() -> Outcome {

@@ -144,7 +144,8 @@ impl fmt::Display for Evidence {
                 write!(
                     f,
                     "{host} is there ({how}), but answers neither EDP nor ESP. Either the module is not loaded there, or a \
-                     filter on the way drops the Ethernet types 0x88b5 and 0x88b6. Run `lsmod | grep enet` there: if it \
+                     filter on the way drops the Ethernet types 0x88b5 and 0x88b6, or the hosts have other values of \
+                     /sys/module/enet/parameters/edp_type and esp_type. Run `lsmod | grep enet` there: if it \
                      prints nothing, run `modprobe enet`. Else run `enet stats --all` there before and after this ping: if \
                      EdpInEcho does not rise, the frames do not arrive; if it does, the answers are lost on the way back."
                 )?;

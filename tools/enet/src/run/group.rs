@@ -80,6 +80,19 @@ impl Group {
         Self::open(&Path::new(&root).join(group.strip_prefix("/").unwrap_or(group)))
     }
 
+    /// Returns the directory of the hierarchy's root.
+    ///
+    /// # Errors
+    /// If a mount that shows all control groups is not visible.
+    pub fn root() -> Result<PathBuf> {
+        let mounts = read("/proc/self/mountinfo")?;
+        let shown = own_paths(&mounts, Path::new("/")).find(|path| {
+            // A group that is shown as a root, as in a container, has this file; the root has not.
+            Self::open(path).is_ok() && !path.join("cgroup.events").exists()
+        });
+        shown.context("no mount shows all control groups of version 2 (cgroup2)")
+    }
+
     /// Creates a child group. If groups of former processes have its name, a number behind it tells
     /// it from them.
     ///

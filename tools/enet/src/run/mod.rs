@@ -12,6 +12,7 @@ mod group;
 mod keeper;
 mod rules;
 mod signals;
+mod stale;
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -34,6 +35,9 @@ use crate::{module, output, proc_file};
 
 /// The directory of pins. A pin keeps a BPF program attached without a process.
 const PINS: &str = "/sys/fs/bpf";
+
+/// The start of a pin's name; the number of the control group follows.
+const PIN_PREFIX: &str = "enet_";
 
 /// The library that maps sockets without BPF.
 const PRELOAD: &str = "libenet_preload.so";
@@ -198,7 +202,9 @@ fn preload() -> Result<PathBuf> {
 /// Returns the value of `LD_PRELOAD` with `library` in front of those `present`, or as it is if it has
 /// the library, as within another `enet run`.
 fn preloaded(library: &Path, present: &OsStr) -> OsString {
-    let mut names = present.as_encoded_bytes().split(|byte| b": ".contains(byte));
+    let mut names = present
+        .as_encoded_bytes()
+        .split(|byte| b": ".contains(byte));
     if names.any(|name| name == library.as_os_str().as_encoded_bytes()) {
         return present.to_owned();
     }
@@ -252,6 +258,10 @@ impl MapArgs {
 pub struct UnmapArgs {
     /// Directory of the control group; default: the caller's group
     group: Option<PathBuf>,
+
+    /// Remove what is left of control groups that exist no longer
+    #[arg(long, conflicts_with = "group")]
+    stale: bool,
 }
 
 impl UnmapArgs {
@@ -260,6 +270,10 @@ impl UnmapArgs {
     /// # Errors
     /// If the group was not mapped. Rules are removed nevertheless.
     pub fn run(&self) -> Result<()> {
+        if self.stale {
+            let gone = stale::forget()?;
+            return output::print(&format!("removed what was left of {} groups\n", gone.len()));
+        }
         let group = find_group(self.group.as_deref())?;
         let pin = pin(&group)?;
         let was_mapped = match fs::remove_file(&pin) {
@@ -281,7 +295,7 @@ fn find_group(path: Option<&Path>) -> Result<Group> {
 }
 
 fn pin(group: &Group) -> io::Result<PathBuf> {
-    Ok(Path::new(PINS).join(format!("enet_{}", group.id()?)))
+    Ok(Path::new(PINS).join(format!("{PIN_PREFIX}{}", group.id()?)))
 }
 
 #[cfg(test)]

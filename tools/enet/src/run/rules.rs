@@ -4,10 +4,13 @@
 
 use std::fmt;
 use std::fs;
+use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
 use anyhow::{anyhow, ensure, Context, Error, Result};
+
+use super::stale;
 
 /// The module's file of rules.
 const FILE: &str = "/proc/net/enet_policy";
@@ -142,14 +145,25 @@ impl Rules {
     }
 
     /// Stores the rules for a control group in the module. They replace the group's earlier rules.
-    /// If a rule is refused, none is left.
+    /// If a rule is refused, none is left. Before the module refuses one because it has too many,
+    /// those of groups that exist no longer are removed.
     ///
     /// # Errors
     /// If this user lacks `CAP_NET_ADMIN`, or there are too many rules.
     pub fn keep(&self, group: u64) -> Result<()> {
         forget(group)?;
         let mut lines = self.lines(group);
-        let kept = lines.try_for_each(|line| write(&line).with_context(|| format!("{line:?}")));
+        let kept = lines.try_for_each(|line| {
+            let written = match write(&line) {
+                // An error is ignored because the first error is the one to report.
+                Err(error) if is_full(&error) && stale::forget().is_ok() => write(&line),
+                written => written,
+            };
+            let line = line.trim_end();
+            written
+                .map_err(explain)
+                .with_context(|| format!("the rule `{line}`"))
+        });
         if kept.is_err() {
             // An error is ignored because the first error is the one to report.
             let _ = forget(group);
@@ -158,19 +172,51 @@ impl Rules {
     }
 }
 
+/// Returns the numbers of the control groups that have rules, in no order.
+///
+/// # Errors
+/// If the module's rules cannot be read.
+pub fn groups() -> Result<Vec<u64>> {
+    let text = match fs::read_to_string(FILE) {
+        Ok(text) => text,
+        // Without the module there are no rules.
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error).context(FILE),
+    };
+    Ok(groups_of(&text))
+}
+
+/// Returns the groups of some rules. Group 0 is no control group: its rules are the namespace's.
+fn groups_of(text: &str) -> Vec<u64> {
+    let last = |line: &str| line.split_whitespace().next_back()?.parse().ok();
+    text.lines()
+        .filter_map(last)
+        .filter(|group| *group != 0)
+        .collect()
+}
+
 /// Removes the module's rules for a control group.
 ///
 /// # Errors
 /// The errors of [`Rules::keep`].
 pub fn forget(group: u64) -> Result<()> {
-    write(&format!("flush {group}\n"))
+    write(&format!("flush {group}\n")).map_err(explain)
 }
 
-fn write(line: &str) -> Result<()> {
-    fs::write(FILE, line).map_err(|error| match error.raw_os_error() {
-        Some(libc::ENOSPC) => anyhow!("{FILE} is full: a network namespace has {MOST} rules at most"),
-        _ => anyhow!(error).context(format!("writing {FILE}")),
-    })
+fn write(line: &str) -> io::Result<()> {
+    fs::write(FILE, line)
+}
+
+fn is_full(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(libc::ENOSPC)
+}
+
+fn explain(error: io::Error) -> Error {
+    if is_full(&error) {
+        anyhow!("{FILE} is full: a network namespace has {MOST} rules at most")
+    } else {
+        anyhow!(error).context(format!("writing {FILE}"))
+    }
 }
 
 #[cfg(test)]
@@ -210,6 +256,12 @@ mod tests {
         ] {
             assert_eq!(read(text), None, "{text}");
         }
+    }
+
+    #[test]
+    fn rules_name_their_groups() {
+        let text = "allow 10.0.0.0/24 6379-6379 0\ndeny fd00::/64 0-65535 978\n";
+        assert_eq!(groups_of(text), [978]);
     }
 
     #[test]
