@@ -471,7 +471,7 @@ static inline int en_resolve(const struct sockaddr *ip, socklen_t length, struct
 	return found == 1 ? 1 : -1;
 }
 
-/* Returns whether a text is an Ethernet address with dashes, or with dots after every other pair. */
+/* Returns whether a text is an Ethernet address with dashes, or with dots behind each two pairs. */
 static inline int en_is_other_notation(const char *text)
 {
 	static const char *const forms[] = { "xx-xx-xx-xx-xx-xx", "xxxx.xxxx.xxxx" };

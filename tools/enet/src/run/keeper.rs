@@ -126,8 +126,8 @@ fn close_inherited() -> Result<()> {
 /// Returns whether a descriptor was open when this program started. All that this program opens
 /// itself is closed at an exec.
 fn is_inherited(number: RawFd) -> bool {
-    // SAFETY: F_GETFD takes no pointer and changes nothing. A number that is no descriptor any more,
-    // as that of the directory that listed it, is an error.
+    // SAFETY: F_GETFD takes no pointer and changes nothing. A number that is no descriptor any
+    // more, such as that of the directory that listed it, is an error.
     let flags = unsafe { libc::fcntl(number, libc::F_GETFD) };
     flags >= 0 && flags & libc::FD_CLOEXEC == 0
 }

@@ -199,8 +199,8 @@ fn preload() -> Result<PathBuf> {
     Ok(found.canonicalize()?)
 }
 
-/// Returns the value of `LD_PRELOAD` with `library` in front of those `present`, or as it is if it has
-/// the library, as within another `enet run`.
+/// Returns the value of `LD_PRELOAD` with `library` in front of those `present`. A value that has
+/// the library, such as within another `enet run`, stays as it is.
 fn preloaded(library: &Path, present: &OsStr) -> OsString {
     let mut names = present
         .as_encoded_bytes()
