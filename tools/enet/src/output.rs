@@ -17,7 +17,7 @@ pub fn print(text: &str) -> Result<()> {
     unless_closed(out.write_all(text.as_bytes()).and_then(|()| out.flush()))
 }
 
-/// Returns the result of writing output, for which [`print`] says what is no error.
+/// Returns the result of writing output, for which [`print()`] says what is no error.
 ///
 /// # Errors
 /// If the output could not be written.
