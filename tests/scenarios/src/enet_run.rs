@@ -295,7 +295,7 @@ fn former_groups(lab: &Lab) -> Outcome {
     }
     drop(former);
     ensure!(rules_of(lab)?.contains(&id.to_string()), "the rules went");
-    for wanted in ["of 1 groups", "of 0 groups"] {
+    for wanted in ["of 1 former", "of 0 former"] {
         let (code, said) = stale()?;
         same(code, Some(0), &said)?;
         ensure!(said.contains(wanted), "{wanted:?} is missing: {said}");

@@ -271,7 +271,6 @@ impl Link {
     /// cgroup file system.
     ///
     /// # Errors
-    /// If the kernel has no such hook (`CONFIG_MPTCP`, `CONFIG_DEBUG_INFO_BTF`), or this user may
     /// If the kernel has no function `update_socket_protocol` (`CONFIG_MPTCP`,
     /// `CONFIG_DEBUG_INFO_BTF`), or this user may not attach programs to it (`CAP_BPF` and
     /// `CAP_PERFMON`).

@@ -6,8 +6,8 @@
 //!
 //! The keeper blocks all signals. It is in the control group of `enet run`, and systemd, for
 //! example, sends SIGTERM to each process of the group that it stops. Only SIGKILL ends the keeper
-//! before the command's group is empty. The group's rules then stay in the module until it is
-//! unloaded or somebody removes them.
+//! before the command's group is empty. After SIGKILL, the group's rules stay in the module until
+//! `enet unmap --stale` removes them or the module is unloaded.
 
 #![allow(unsafe_code)]
 
@@ -94,19 +94,26 @@ fn fork_keeper(
 }
 
 fn keep(started: OwnedFd, group: &Made, rules: Option<u64>) -> Result<()> {
-    setsid()?;
-    chdir("/")?;
-    let nothing = File::options().read(true).write(true).open("/dev/null")?;
-    dup2_stdin(&nothing)?;
-    dup2_stdout(&nothing)?;
-    dup2_stderr(&nothing)?;
-    close_inherited()?;
+    // An error is ignored: if the keeper ended here, the command would not be mapped any more.
+    let _ = detach();
     File::from(started).read_to_end(&mut Vec::new())?;
     group.await_empty()?;
     if let Some(id) = rules {
         rules::forget(id)?;
     }
     group.remove()?;
+    Ok(())
+}
+
+/// Leaves the caller's session, directory and descriptors.
+fn detach() -> Result<()> {
+    setsid()?;
+    chdir("/")?;
+    close_inherited()?;
+    let nothing = File::options().read(true).write(true).open("/dev/null")?;
+    dup2_stdin(&nothing)?;
+    dup2_stdout(&nothing)?;
+    dup2_stderr(&nothing)?;
     Ok(())
 }
 
@@ -117,7 +124,8 @@ fn close_inherited() -> Result<()> {
     let numbers = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
     for number in numbers.collect::<Vec<RawFd>>() {
         if number > 2 && is_inherited(number) {
-            close(number)?;
+            // Linux closes the descriptor even if `close` fails, for example on NFS.
+            let _ = close(number);
         }
     }
     Ok(())

@@ -272,7 +272,10 @@ impl UnmapArgs {
     pub fn run(&self) -> Result<()> {
         if self.stale {
             let gone = stale::forget()?;
-            return output::print(&format!("removed what was left of {} groups\n", gone.len()));
+            return output::print(&format!(
+                "removed the rules and mappings of {} former groups\n",
+                gone.len()
+            ));
         }
         let group = find_group(self.group.as_deref())?;
         let pin = pin(&group)?;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Removes what `enet run` and `enet map` have left of control groups that exist no longer. Neither
-//! the module nor the BPF file system hears of a group's end.
+//! Removes the rules and pins of control groups that no longer exist. The kernel tells neither the
+//! module nor the BPF file system when a group ends.
 
 use std::collections::HashSet;
 use std::fs;
@@ -10,8 +10,10 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use nix::errno::Errno;
 
 use super::{rules, Group, PINS, PIN_PREFIX};
+use crate::proc_file;
 
 /// Removes the rules and the pins of groups that exist no longer. Returns the numbers of these
 /// groups.
@@ -29,8 +31,9 @@ pub fn forget() -> Result<Vec<u64>> {
     let living = numbers(&Group::root()?)?;
     let mut gone: Vec<u64> = named.difference(&living).copied().collect();
     gone.sort_unstable();
-    for group in &gone {
-        rules::forget(*group)?;
+    // If the module is not loaded, there are no rules to remove.
+    if proc_file::module_is_loaded() {
+        gone.iter().try_for_each(|group| rules::forget(*group))?;
     }
     for (_, path) in pins.iter().filter(|(group, _)| gone.contains(group)) {
         fs::remove_file(path).with_context(|| path.display().to_string())?;
@@ -65,20 +68,39 @@ fn numbers(root: &Path) -> Result<HashSet<u64>> {
     let mut found = HashSet::new();
     let mut open = vec![root.to_owned()];
     while let Some(directory) = open.pop() {
-        // A group may end at any time, but not the first.
-        let (Ok(metadata), Ok(entries)) = (fs::metadata(&directory), fs::read_dir(&directory))
-        else {
-            anyhow::ensure!(directory != root, "{} cannot be read", root.display());
-            continue;
-        };
-        found.insert(metadata.ino());
-        let below = entries.filter_map(|entry| {
-            let entry = entry.ok()?;
-            entry.file_type().ok()?.is_dir().then(|| entry.path())
-        });
-        open.extend(below);
+        match number_and_below(&directory) {
+            Ok((number, below)) => {
+                found.insert(number);
+                open.extend(below);
+            }
+            // A group may end at any time, but the root does not.
+            Err(error) if has_ended(&error) && directory != root => {}
+            // Any other error may hide a living group, whose rules must stay.
+            Err(error) => return Err(error).with_context(|| directory.display().to_string()),
+        }
     }
     Ok(found)
+}
+
+/// Returns the number of the group in `directory`, and the directories of the groups in it.
+fn number_and_below(directory: &Path) -> io::Result<(u64, Vec<PathBuf>)> {
+    let number = fs::metadata(directory)?.ino();
+    let mut below = Vec::new();
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            below.push(entry.path());
+        }
+    }
+    Ok((number, below))
+}
+
+/// Returns whether an error means that the group ended while its directory was read.
+fn has_ended(error: &io::Error) -> bool {
+    let errors = [Errno::ENOENT, Errno::ENODEV];
+    errors
+        .iter()
+        .any(|errno| error.raw_os_error() == Some(*errno as i32))
 }
 
 #[cfg(test)]
