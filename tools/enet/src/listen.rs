@@ -164,8 +164,8 @@ mod tests {
         let all = bound(":0");
         let port = all[0].local_addr().unwrap().port();
         TcpStream::connect(("127.0.0.1", port)).unwrap();
-        assert_eq!(all[0].local_addr().unwrap().is_ipv6(), has_v6());
         if has_v6() {
+            assert!(all[0].local_addr().unwrap().is_ipv6());
             TcpStream::connect(("::1", port)).unwrap();
         }
     }

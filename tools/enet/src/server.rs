@@ -17,6 +17,7 @@ use nix::errno::Errno;
 use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
 
 use crate::http::{self, Answer, Head};
+use crate::output;
 
 /// Maximum number of clients at a time; the others wait in the kernel to be accepted.
 const MOST: usize = 128;
@@ -37,15 +38,16 @@ pub fn serve(listeners: &[TcpListener], metrics: impl Fn() -> Answer) -> io::Res
         listener.set_nonblocking(true)?;
     }
     let mut clients = Clients::default();
+    let mut first = 0;
     loop {
         let ready = clients.wait(listeners)?;
         clients.proceed(&ready.clients, &metrics);
-        for (listener, _) in listeners
-            .iter()
-            .zip(&ready.listeners)
-            .filter(|(_, ready)| **ready)
-        {
-            clients.accept(listener);
+        // Each round begins with another listener, so that none takes all places.
+        first = (first + 1) % listeners.len().max(1);
+        for at in (first..listeners.len()).chain(0..first) {
+            if ready.listeners[at] {
+                clients.accept(&listeners[at]);
+            }
         }
         clients.expire();
     }
@@ -128,11 +130,12 @@ impl Clients {
                 // The client has closed the connection.
                 Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
                 Err(error) => {
-                    // Ignored because nobody may read standard error any more.
-                    let _ = writeln!(io::stderr(), "enet: accepting a client: {error}");
-                    // The wait prevents a busy loop: without descriptors or memory, the next
-                    // attempt would fail at once, too.
-                    thread::sleep(Duration::from_secs(1));
+                    output::message(format_args!("accepting a client: {error}"));
+                    // The next attempt would fail at once, too, so the oldest client makes room. If
+                    // there is none, the wait prevents a busy loop.
+                    if self.0.pop_front().is_none() {
+                        thread::sleep(Duration::from_secs(1));
+                    }
                     return;
                 }
             }
@@ -157,14 +160,14 @@ struct Client {
 enum State {
     /// The head of the request is read.
     Head(Head),
-    /// The answer is written; the number of bytes is that of those already written.
+    /// The answer is being written. The number counts the bytes already written.
     Answer(Vec<u8>, usize),
     /// The answer is written, and what else the client sends is dropped. If the connection were
     /// closed before, the kernel would reset it, and the client might lose the answer.
     Rest,
 }
 
-/// What a client needs next.
+/// The next step of a client.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Step {
     Wait,

@@ -71,7 +71,7 @@ fn bad_requests_get_answers_and_end_nothing() {
 }
 
 #[test]
-fn silent_clients_delay_nobody_and_are_closed() {
+fn silent_clients_do_not_delay_others_and_are_closed() {
     let address = server(5);
     let begin = Instant::now();
     let silent: Vec<_> = (0..100)
@@ -79,7 +79,7 @@ fn silent_clients_delay_nobody_and_are_closed() {
         .collect();
     assert!(scrape(address).ends_with("aaaaa"));
     // One after the other would take as long as this.
-    assert!(begin.elapsed() < 100 * PATIENCE, "{:?}", begin.elapsed());
+    assert!(begin.elapsed() < 5 * PATIENCE, "{:?}", begin.elapsed());
     for client in silent {
         assert_eq!(answer(client), "");
     }
@@ -92,16 +92,20 @@ fn more_silent_clients_than_places_delay_others_for_a_moment() {
     let silent: Vec<_> = (0..2 * MOST)
         .map(|_| TcpStream::connect(address).unwrap())
         .collect();
+    let begin = Instant::now();
     assert!(scrape(address).ends_with("aaaaa"));
+    assert!(begin.elapsed() < PATIENCE, "{:?}", begin.elapsed());
     drop(silent);
     assert!(scrape(address).ends_with("aaaaa"));
 }
 
 #[test]
-fn a_client_that_does_not_read_delays_nobody_and_is_closed() {
+fn a_client_that_does_not_read_does_not_delay_others_and_is_closed() {
     let address = server(LARGE);
     let slow = send(address, b"GET /metrics HTTP/1.0\r\n\r\n");
+    let begin = Instant::now();
     let other = answer(send(address, b"GET / HTTP/1.0\r\n\r\n"));
+    assert!(begin.elapsed() < PATIENCE, "{:?}", begin.elapsed());
     assert!(other.starts_with("HTTP/1.0 200 "), "{other}");
     thread::sleep(2 * PATIENCE);
     let mut read = Vec::new();
