@@ -187,8 +187,7 @@ impl<'a> Echo<'a> {
     }
 
     /// Sends the requests until they are done, a signal arrives or an error occurs, and prints each
-    /// answer. Returns the results up to then, and the error, which means that the device cannot
-    /// send.
+    /// answer. Returns the results up to then, and the error, of the device or of the output.
     pub fn run(mut self) -> (Tally, Option<anyhow::Error>) {
         let error = self.exchange().err();
         (self.tally, error)

@@ -105,7 +105,12 @@ impl PingArgs {
             Some(error) => output::message(format_args!("{error:#}")),
             None => {}
         }
-        output::print(&format!("{tally}\n"))?;
+        let printed = output::print(&format!("{tally}\n"));
+        if failed && printed.is_err() {
+            // The first error has been reported.
+            return Ok(ExitCode::from(FAILED));
+        }
+        printed?;
         if !tally.times.is_empty() {
             return Ok(ExitCode::SUCCESS);
         }
