@@ -452,7 +452,7 @@ pub fn reach(host: &str, port: u16, wait: Duration, give_up: Duration) -> Result
     };
     // A server needs up to `give_up` to notice that its transport does not open, so the client
     // waits longer.
-    let mut control = Control::new(stream, Some(give_up * 2))?;
+    let mut control = Control::new(stream, Some(give_up * 3))?;
     control.hello()?;
     ensure!(
         control.is_ready(give_up)?,

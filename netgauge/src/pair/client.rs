@@ -280,13 +280,11 @@ impl Client<'_> {
 
     /// Makes the peer close this transport, and discards the peer's remaining messages.
     ///
-    /// The peer closes at once, or has given up by itself when this side has, so it gets no more
-    /// time than `give_up`.
+    /// A peer that still waits for this side's connection answers when its own time to give up has
+    /// passed, so it gets as long as for other answers.
     fn close(&mut self) -> Result<()> {
-        let give_up = self.options.measuring.give_up;
         self.control.send(&Message::Close)?;
-        self.control.set_answer_timeout(Some(give_up))?;
         while self.control.receive()? != Message::Closed {}
-        self.control.set_answer_timeout(Some(give_up * 2))
+        Ok(())
     }
 }
