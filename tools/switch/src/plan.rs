@@ -112,6 +112,11 @@ impl Settings {
                 frame + 1
             );
             ensure!(
+                threshold.0 < self.buffer.0,
+                "--ecn {threshold} is too high: a port's buffer holds {}, so no frame would be marked",
+                self.buffer
+            );
+            ensure!(
                 threshold.0 <= MOST_ECN,
                 "--ecn {threshold} is too high: give at most {}",
                 Size(MOST_ECN)
@@ -376,7 +381,9 @@ mod tests {
         let refused = |settings: Settings| settings.check().unwrap_err().to_string();
         settings().check().unwrap();
         with(1514, None, 1500).check().unwrap();
-        with(9014, Some(9015), 9000).check().unwrap();
+        with(18_028, Some(9015), 9000).check().unwrap();
+        let error = refused(with(9014, Some(9015), 9000));
+        assert!(error.contains("no frame would be marked"), "{error}");
         for buffer in [0, 1, 1513] {
             let error = refused(with(buffer, None, 1500));
             assert!(error.contains("at least 1514"), "{error}");
@@ -385,7 +392,7 @@ mod tests {
             let error = refused(with(131_072, Some(ecn), 1500));
             assert!(error.contains("1515 or more"), "{error}");
         }
-        let error = refused(with(131_072, Some(u32::MAX), 1500));
+        let error = refused(with(u32::MAX, Some(u32::MAX - 1), 1500));
         assert!(error.contains("at most 512m"), "{error}");
     }
 
