@@ -41,6 +41,15 @@ class _Control(ctypes.Structure):
     _fields_ = [("length", ctypes.c_size_t), ("level", ctypes.c_int), ("type", ctypes.c_int)]
 
 
+def _address_of(place: Any) -> int | None:
+    """Returns the address of a place in memory. `ctypes.cast` would make a reference cycle with it."""
+    if place is None:
+        return None
+    if isinstance(place, ctypes.c_char_p):
+        return ctypes.c_void_p.from_buffer(place).value
+    return ctypes.addressof(place)
+
+
 class Message:
     """A `struct msghdr` with the memory that it refers to."""
 
@@ -48,7 +57,7 @@ class Message:
         self._places = places
         self._vectors = (_Vector * len(places))()
         for vector, (place, length) in zip(self._vectors, places):
-            vector.base = ctypes.cast(place, ctypes.c_void_p)
+            vector.base = _address_of(place)
             vector.length = length
         self._name = ctypes.create_string_buffer(name, len(name))
         self._header = _Header()
@@ -74,11 +83,11 @@ class Message:
     def pointer(self) -> Any:
         """Returns the pointer to pass to a call, which may have changed the fields before."""
         header = self._header
-        header.name = ctypes.cast(self._name, ctypes.c_void_p)
+        header.name = _address_of(self._name)
         header.name_length = len(self._name)
         header.vectors = self._vectors
         header.vector_count = len(self._vectors)
-        header.control = ctypes.cast(self._control, ctypes.c_void_p)
+        header.control = _address_of(self._control)
         header.control_length = self._size
         header.flags = 0
         return ctypes.byref(header)

@@ -11,6 +11,7 @@ import asyncio
 import copy
 import ctypes
 import errno
+import gc
 import os
 import pickle
 import select
@@ -343,6 +344,15 @@ class TimeOuts(WithoutModule):
             start = time.monotonic()
             two.recvfrom(10)
         self.assertGreaterEqual(time.monotonic() - start, 0.05)
+
+    def test_a_buffer_is_free_after_the_call(self):
+        one, two = self.socket(SOCK_DGRAM, 1), self.socket(SOCK_DGRAM, 2)
+        one.sendto(b"abc", place(2))
+        room = bytearray(10)
+        gc.disable()
+        self.addCleanup(gc.enable)
+        two.recvmsg_into([room])
+        room.clear()
 
     def test_an_ended_wait_is_told_without_the_error_that_began_it(self):
         two = self.socket(SOCK_DGRAM, 2)

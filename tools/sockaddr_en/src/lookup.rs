@@ -192,7 +192,12 @@ pub fn lookup(host: &str, port: u16) -> Result<Address, LookupError> {
     })?;
     let mut first = None;
     for address in addresses {
-        match lookup_ip(address.ip(), interface.or_else(|| scope_of(&address))) {
+        match lookup_ip(
+            address.ip(),
+            interface
+                .filter(|index| *index != 0)
+                .or_else(|| scope_of(&address)),
+        ) {
             Ok((mac, interface)) => return Ok(Address::new(mac, interface, port)),
             Err(error) => first = first.or(Some(error)),
         }
@@ -254,7 +259,7 @@ fn index_of(name: &str) -> Result<u32, LookupError> {
     let absent = || LookupError::NoInterface(name.to_owned());
     // The digits are checked because `u32::from_str` would accept `+1`.
     if name.bytes().all(|byte| byte.is_ascii_digit()) {
-        return name.parse().map_err(|_| absent());
+        return name.parse().map_err(|_| LookupError::Text(name.to_owned()));
     }
     interface_index(name).map_err(|error| match error.raw_os_error() {
         Some(libc::ENODEV) => absent(),
@@ -334,6 +339,7 @@ mod tests {
             "02:00:00:00:00:01",
             "02:00:00:00:00:02:veth0",
             "10.0.0.2:2805",
+            "10.0.0.2%4294967296",
         ] {
             let error = lookup(text, 1).unwrap_err();
             assert!(matches!(error, LookupError::Text(_)), "{text}: {error}");
@@ -356,7 +362,7 @@ mod tests {
 
     #[test]
     fn an_absent_interface_keeps_its_number() {
-        for text in ["10.0.0.2%nowhere0", "10.0.0.2%4294967296", "10.0.0.2%4711"] {
+        for text in ["10.0.0.2%nowhere0", "10.0.0.2%4711"] {
             let error = lookup(text, 1).unwrap_err();
             assert_eq!(error.raw_os_error(), Some(libc::ENODEV), "{text}: {error}");
             let error = io::Error::from(error);
