@@ -98,7 +98,7 @@ fn a_host_answers_at_one_of_its_addresses() {
     let pings = "h1 enet ping -c 2 192.168.0.2\nh1 enet ping -c 2 10.0.0.2\n";
     let wanted = format!("h1 {installs}\nh2 {installs}\n{pings}");
     assert_eq!(outcome.log, wanted);
-    let outcome = stage.rack("h1\nh2 10.0.0.9\n");
+    let outcome = stage.rack("h1\nh2 10.0.0.9");
     assert!(outcome.is_good, "{}", outcome.complaints);
     assert!(outcome
         .log
