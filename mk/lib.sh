@@ -94,7 +94,7 @@ die() {
 # START and the last line of LOG, until it is killed or the script ends.
 show_progress() {
     local width last
-    # a lock is the script's alone
+    # The script alone holds the lock: this process closes its copy.
     [ -z "${lock_fd:-}" ] || exec {lock_fd}>&-
     width=$(($(stty size <&2 2>/dev/null | cut -d ' ' -f 2) + 0))
     [ "$width" -gt 20 ] || width=80
@@ -117,7 +117,8 @@ step() {
     say "$what"
     if [ -t 2 ]; then
         : >"$log"
-        show_progress "$log" "$start" &
+        # without the script's standard output, for whose end a reader of it waits
+        show_progress "$log" "$start" >&2 &
         progress=$!
     fi
     # not `if "$@"`: bash ignores set -e in a condition
