@@ -381,9 +381,10 @@ fn changed_device(lab: &Lab) -> Outcome {
     ensure!(complaint.contains(&hint), "{complaint}");
     lab.a.namespace.ip(&format!("link set {DEVICE} up\n"))?;
     await_carrier(&lab.a, true)?;
-    // The hint names the device that there is.
+    // The hint names the device that there is. The device is renamed first, because a request may
+    // leave between the two changes.
     let rename = format!("link set {DEVICE} name other0");
-    let complaint = ping_until(lab, &[&down, &rename])?;
+    let complaint = ping_until(lab, &[&rename, "link set other0 down"])?;
     ensure!(complaint.contains("ip link set other0 up"), "{complaint}");
     Ok(())
 }
