@@ -73,7 +73,7 @@ class Socket(socket.socket):
             interrupted = error.errno == errno.EINTR and self.gettimeout() != 0
             if not interrupted and not (error.errno in _CONNECTING and self.gettimeout()):
                 raise
-        # The wait is outside of the handler, so that a traceback does not show the error that begins it.
+        # The wait is outside of the handler, so that a traceback does not show the error before it.
         self._wait(select.POLLOUT, self._deadline())
         number = self.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if number:
