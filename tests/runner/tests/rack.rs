@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Runs packaging/rack with programs in place of ssh, apt, modprobe and systemctl that record what
-//! they are told.
+//! Runs packaging/rack with substitutes for ssh, apt, modprobe and systemctl. Each substitute
+//! records its arguments.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -10,16 +10,16 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
-/// What `packaging/rack` has done.
+/// The result of a run of `packaging/rack`.
 struct Outcome {
     is_good: bool,
     said: String,
     complaints: String,
-    /// What the replaced programs were told, a line each.
+    /// The arguments of the substitutes, a line for each call.
     log: String,
 }
 
-/// A directory with the replaced programs.
+/// A directory with the substitutes.
 struct Stage(TempDir);
 
 impl Stage {

@@ -136,7 +136,7 @@ pub fn neighbours() -> io::Result<Vec<Neighbour>> {
     Ok(found)
 }
 
-/// What an IP address is on this host's interfaces.
+/// The role of an IP address on this host's interfaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     /// The address of the interface with this number.
@@ -145,7 +145,7 @@ pub(crate) enum Role {
     Broadcast,
 }
 
-/// Returns what `ip` is on this host's interfaces; `None` if it is not an address of theirs.
+/// Returns the role of `ip` on this host's interfaces; `None` if no interface has the address.
 pub(crate) fn role_here(ip: IpAddr) -> io::Result<Option<Role>> {
     let mut own = None;
     let mut broadcast = false;

@@ -189,7 +189,7 @@ fn cpp_sees_the_same_numbers() {
     }
 }
 
-/// The longest name that an interface may have beside its own, 127 bytes.
+/// An alternative name of an interface (`altname`) of the maximum length, 127 bytes.
 macro_rules! LONGEST {
     () => {
         "an-alternative-name-of-an-interface-of-127-bytes-which-is-the-longest-that-the-kernel-allows-xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"
