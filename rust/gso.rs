@@ -55,8 +55,8 @@ impl Drop for Packets {
 pub(super) struct Headers {
     /// The headers that stay part of each packet's data.
     pub(super) own: usize,
-    /// The outer headers in front of `own`, from a tunnel or a label switch. Each packet gets a
-    /// copy of these headers in its headroom, where the outer layer adds them to the packet.
+    /// The outer headers in front of `own`, of a tunnel or an MPLS label. They are copied to each
+    /// packet's headroom. The outer layer then moves the start of the packet's data back over them.
     pub(super) outer: usize,
 }
 

@@ -343,8 +343,9 @@ impl<'a, M: Streams> StreamCall<'a, M> {
     pub(crate) fn set_served(&self, served: bool) {
         let sk = self.sock().as_ptr();
         let table = M::tables().of(self.sock().family());
-        // SAFETY: The call holds the descriptor, so the aligned pointer in its socket is valid.
-        // This function accesses the pointer atomically, and the core in single loads.
+        // SAFETY: The call holds the descriptor, so the field `skc_prot` in its socket is valid,
+        // and it is aligned. This function accesses the field atomically, and the core reads it
+        // with single loads.
         let place = unsafe { AtomicPtr::from_ptr(&raw mut (*sk).__sk_common.skc_prot) };
         // Both tables are complete and static, and differ in two functions. The module's table is
         // valid until the descriptor is released, which calls TCP's `close`. The exchange fails if

@@ -155,7 +155,8 @@ fn attempt<M: Mapped>(
         return Ok(());
     }
     if call.ordered_state() != TcpState::Close as u8 {
-        // `listen` or TCP's `connect` came first; TCP returns the error.
+        // The program has called `listen`, or TCP connects the socket already. So the call goes to
+        // TCP, which returns the error to the program.
         return Err(Failure::Tcp(Statistic::MappedTcpError));
     }
     record.tell_again();

@@ -91,8 +91,8 @@ impl Streams for Mapped {
         let result = match call.companion() {
             None => call.connect(address, nonblocking),
             Some(companion) => {
-                // The phase is read only after the decision is locked, because TCP's SYN may
-                // replace ESP's until then.
+                // `is_taken` must be called after `decide`, which locks the decision. Before that,
+                // TCP's SYN may still replace ESP's.
                 let mut attempt = companion.record.decide();
                 if is_taken(companion) {
                     disconnect(call, companion, &mut attempt)

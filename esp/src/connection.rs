@@ -649,8 +649,8 @@ impl Connection {
 
     /// Runs the timers that are due. `last_device_rx` is the time at which a packet of any
     /// connection last arrived at the device. Packets for this connection may be queued behind
-    /// packets of others in the switch port. So the wait before a probe starts at `last_device_rx`,
-    /// within limits.
+    /// packets of others in the switch port. So the time to wait before a probe is counted from
+    /// `last_device_rx`, within limits.
     pub fn on_deadline(&mut self, last_device_rx: Nanos, now: Nanos) -> Outcome {
         let mut outcome = Outcome::default();
         self.receiver.note_arrival(last_device_rx);

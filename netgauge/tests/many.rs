@@ -121,8 +121,8 @@ fn every_number_of_clients_and_every_size_is_measured() {
     let csv = text(&csv.stdout);
     let (comments, lines): (Vec<_>, Vec<_>) = csv.lines().partition(|line| line.starts_with('#'));
     assert_eq!(lines.len(), 1 + 3 * 3);
-    // The comments have facts of each host, such as its kernel. The servers share a line because
-    // their facts are equal. The coordinator has fewer facts, so it has a line of its own.
+    // The four comments are the start time, the command, and two lines of facts such as the kernel:
+    // one that all servers share, and one of the coordinator, which has fewer facts.
     assert_eq!(comments.len(), 4, "{csv}");
     let table = text(&run(coordinator(&servers, options)).stdout);
     for expected in ["tcp reno", "1 MiB", "median share", "worst fairness"] {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Gives the new descriptor of an `accept` call a connection of TCP or of a companion.
+//! Attaches a connection, of TCP or of a companion, to the new descriptor of an `accept` call.
 
 use super::{tables::IPPROTO_TCP, *};
 

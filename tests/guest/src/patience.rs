@@ -85,9 +85,10 @@ impl Allowance {
     }
 }
 
-/// Returns the part of `passed` that counts against the allowance, if the processors were busy for
-/// `busy` in total. One busy processor counts as a busy guest, because a single thread may do all
-/// the work. So busy time beyond `passed` is ignored.
+/// Returns how much of the time `passed` counts against the allowance. Idle time counts in full.
+/// Busy time is multiplied by `ALONE` / `slowness`. `busy` is the sum over all processors. It is
+/// limited to `passed`, because one busy processor is enough to delay a single thread that does all
+/// the work.
 fn counted(passed: Duration, busy: Duration, slowness: u32) -> Duration {
     let busy = busy.min(passed);
     passed - busy + busy * ALONE / slowness

@@ -172,7 +172,7 @@ pub fn buffers(results: &Results) -> Result<Section> {
         let path = format!("half_rtt_ns.{value}");
         let drawn = BUFFERS.iter().map(|kib| {
             let points = results.points(&Topic::Buffers(*kib).key(), ESP, &path);
-            // Converts `size` bytes in half a round trip of `ns` nanoseconds to Mbit/s.
+            // `ns` is half a round trip in nanoseconds. `size` bytes cross in that time.
             let in_mbit = points.into_iter().map(|(size, ns)| (size, size * 8e3 / ns));
             line(format!("{kib} KiB"), ESP, in_mbit.collect())
         });

@@ -28,6 +28,10 @@ impl FromStr for Listen {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         const FORM: &str = "expected ADDRESS:PORT, [ADDRESS]:PORT, NAME:PORT or :PORT";
         let (host, port) = text.rsplit_once(':').ok_or(FORM)?;
+        // `parse` would take a sign, too.
+        if !port.bytes().all(|byte| byte.is_ascii_digit()) {
+            return Err(FORM);
+        }
         let port = port.parse().map_err(|_| FORM)?;
         let bracketed = host
             .strip_prefix('[')
@@ -145,6 +149,7 @@ mod tests {
             "localhost",
             "a:b",
             "::1:65536",
+            ":+9817",
             "::1:80",
             "[a]:1",
             "[::1]",

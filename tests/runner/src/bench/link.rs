@@ -74,7 +74,7 @@ impl Link {
             Self::Usual | Self::Jumbo | Self::Summed => [WHOLE, "gro off"],
             Self::Cut => [CUT, "gro off"],
             Self::Joined | Self::SummedJoined => [CUT, "gro on"],
-            // The guest's virtio-net devices cannot segment packets.
+            // Only GRO is set, because the guest's virtio-net devices cannot segment packets.
             Self::Virtio => ["gro off"; 2],
             Self::VirtioJoined => ["gro on"; 2],
         }

@@ -43,7 +43,7 @@ pub struct Cast<'a> {
     pub begun: u64,
     /// Number of connections accepted.
     pub accepted: u64,
-    /// Number of bytes and datagrams received.
+    /// Number of bytes received from streams, plus the number of datagrams received.
     pub received: u64,
 }
 

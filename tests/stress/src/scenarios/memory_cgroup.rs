@@ -67,7 +67,7 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // Ignored because the next scenario with a group reports a failure.
+        // Errors are ignored. If a step fails, the next scenario that makes a group fails, too.
         let _ = fs::write(format!("{ROOT}/cgroup.procs"), "0");
         let _ = fs::remove_dir(&self.0);
         let _ = umount(ROOT);

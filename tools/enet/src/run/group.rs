@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{anyhow, Context, Result};
 use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
+use procfs::process::{MountInfo, MountInfos, Process};
 use rustix::mount::{fsconfig_create, fsmount, fsopen, FsMountFlags, FsOpenFlags, MountAttrFlags};
 
 /// A control group, represented by its directory.
@@ -58,7 +59,7 @@ impl Group {
 
     /// Returns the group that `choose` makes of the group that this process is in.
     fn around(choose: impl Fn(&Path) -> &Path) -> Result<Self> {
-        let mounts = read("/proc/self/mountinfo")?;
+        let mounts = own_mounts()?;
         let groups = read("/proc/self/cgroup")?;
         let group = inside_hierarchy(&groups)
             .context("this process is in no control group of version 2 (cgroup2)")?;
@@ -85,7 +86,7 @@ impl Group {
     /// # Errors
     /// If a mount that shows all control groups is not visible.
     pub fn root() -> Result<PathBuf> {
-        let mounts = read("/proc/self/mountinfo")?;
+        let mounts = own_mounts()?;
         let shown = own_paths(&mounts, Path::new("/")).find(|path| {
             // A group that is shown as a root, as in a container, has this file; the root has not.
             Self::open(path).is_ok() && !path.join("cgroup.events").exists()
@@ -228,22 +229,25 @@ fn without_control(group: &Path) -> &Path {
     }
 }
 
-/// Returns the paths at which mounts show the directory of `group`, from `/proc/self/mountinfo`.
-fn own_paths<'a>(mounts: &'a str, group: &'a Path) -> impl Iterator<Item = PathBuf> + 'a {
-    mounts.lines().filter_map(move |line| {
-        let (place, kind) = line.split_once(" - ")?;
-        let mut fields = place.split_whitespace().skip(3);
-        let (root, mount) = (fields.next()?, fields.next()?);
-        if !kind.starts_with("cgroup2 ") {
-            return None;
-        }
-        let inside = group.strip_prefix(root).ok()?;
-        Some(Path::new(mount).join(inside))
+/// Returns the mounts that this process sees.
+fn own_mounts() -> Result<MountInfos> {
+    let mounts = Process::myself().and_then(|own| own.mountinfo());
+    mounts.context("reading this process's mounts")
+}
+
+/// Returns the paths at which `mounts` show the directory of `group`.
+fn own_paths<'a>(mounts: &'a MountInfos, group: &'a Path) -> impl Iterator<Item = PathBuf> + 'a {
+    let shows_groups = |mount: &&MountInfo| mount.fs_type == "cgroup2";
+    mounts.iter().filter(shows_groups).filter_map(move |mount| {
+        let inside = group.strip_prefix(&mount.root).ok()?;
+        Some(mount.mount_point.join(inside))
     })
 }
 
 #[cfg(test)]
 mod tests {
+    use procfs::FromRead;
+
     use super::*;
 
     #[test]
@@ -264,7 +268,8 @@ mod tests {
     }
 
     fn shown(mounts: &str, groups: &str) -> Vec<PathBuf> {
-        inside_hierarchy(groups).map_or_else(Vec::new, |group| own_paths(mounts, group).collect())
+        let mounts = MountInfos::from_read(mounts.as_bytes()).unwrap();
+        inside_hierarchy(groups).map_or_else(Vec::new, |group| own_paths(&mounts, group).collect())
     }
 
     #[test]
