@@ -17,8 +17,8 @@ impl Flags {
         Flags(flags | bindings::ENET_GFP_ACCOUNT)
     }
 
-    /// Returns whether these are the default flags. Kernel code that uses a socket may change the
-    /// socket's flags.
+    /// Returns whether these are the default flags. Other kernel code that uses the socket may have
+    /// changed them.
     pub(super) const fn is_default(self) -> bool {
         self.0 == bindings::ENET_GFP_TASK
     }

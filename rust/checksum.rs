@@ -59,8 +59,9 @@ unsafe fn sum(skb: *mut bindings::sk_buff, from: u32, len: u32) -> u32 {
 
 /// Computes the mask that the sender has combined with the checksum of a packet. The packet is the
 /// `len` bytes of data from offset `from` on, and the checksum follows it. The mask is the
-/// exclusive or of the received checksum and the CRC32c of the received bytes. It is the sender's
-/// mask only if no bit has changed. Returns `None` if the checksum cannot be read.
+/// exclusive or of the received checksum and the CRC32c of the received bytes. If a bit was
+/// corrupted on the way, the result is not the sender's mask. Returns `None` if the checksum cannot
+/// be read.
 ///
 /// # Safety
 ///
@@ -160,8 +161,8 @@ impl Skb {
 impl Buffer {
     /// Computes the mask that the sender has combined with the checksum of a packet. The packet is
     /// the first `len` bytes of the data, and the checksum follows it. The mask is the exclusive or
-    /// of the received checksum and the CRC32c of the received bytes. It is the sender's mask only
-    /// if no bit has changed. Returns `None` if there is no checksum.
+    /// of the received checksum and the CRC32c of the received bytes. If a bit was corrupted on the
+    /// way, the result is not the sender's mask. Returns `None` if there is no checksum.
     #[cold]
     #[inline(never)]
     pub(crate) fn mask_behind(&self, len: usize) -> Option<u32> {

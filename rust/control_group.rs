@@ -16,14 +16,15 @@ impl RawSock {
     pub(crate) fn is_in_group(&self, id: u64) -> bool {
         (0..c_int::MAX)
             // SAFETY: By the invariant of `RawSock`, the socket is valid and has a control group.
-            // The numbers of control groups are never zero.
+            // For a level deeper than the group itself, the function returns 0, which is no group's
+            // number.
             .map(|level| unsafe { bindings::sk_group_at(self.as_ptr(), level) })
             .take_while(|group| *group != 0)
             .any(|group| group == id)
     }
 
-    /// Moves a new socket from the creating task's control group into the control group of `other`,
-    /// just as a listener's child inherits the listener's control group.
+    /// Moves a new socket from the creating task's control group into the control group of `other`.
+    /// A listener's child also gets the control group of its listener.
     ///
     /// # Safety
     ///
@@ -34,10 +35,10 @@ impl RawSock {
         unsafe { bindings::sk_join_group(self.as_ptr(), other.as_ptr()) };
     }
 
-    /// Returns whether the socket's control group has BPF programs attached that see the packets or
-    /// calls of IP.
+    /// Returns whether BPF programs that see IP packets, or calls on IP sockets, are attached to
+    /// the socket's control group.
     pub(super) fn is_filtered_by_group(&self) -> bool {
-        // SAFETY: By the invariant of `RawSock`, the socket is valid and has its control group.
+        // SAFETY: By the invariant of `RawSock`, the socket is valid and has a control group.
         unsafe { bindings::cgroup_filters_inet(self.as_ptr()) }
     }
 

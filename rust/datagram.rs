@@ -62,8 +62,8 @@ impl<P: Protocol<Kind = Datagram>> Sock<P> {
     /// # Errors
     ///
     /// `EAGAIN` if the send buffer is full, `EPIPE` after shutdown, `ENOBUFS` if there is no
-    /// memory, `EINTR` and `ERESTARTSYS` after a signal, `ENODEV` while the module is unloaded, and
-    /// the socket's own pending error.
+    /// memory. `EINTR` and `ERESTARTSYS` after a signal, `ENODEV` while the module is unloaded. The
+    /// socket's own pending error.
     #[inline]
     pub(crate) fn alloc_send(
         &self,
@@ -107,8 +107,8 @@ impl<P: Protocol<Kind = Datagram>> Sock<P> {
         }
     }
 
-    /// Queues a received datagram and wakes a reader, if the receive buffer has room. Otherwise
-    /// returns the datagram and the reason; the core has then counted the drop.
+    /// Queues a received datagram and wakes a reader, if the receive buffer has room. Otherwise,
+    /// returns the datagram and the reason for dropping it. The core has already counted the drop.
     #[inline]
     pub(crate) fn queue_datagram(&self, skb: Skb) -> core::result::Result<(), (Skb, DropReason)> {
         let raw = skb.into_raw();
@@ -124,7 +124,7 @@ impl<P: Protocol<Kind = Datagram>> Sock<P> {
             } else {
                 DropReason::NoMemory
             };
-            // `raw` comes from an `Skb`, so it is not null, and `Ok` is never returned here.
+            // `raw` comes from an `Skb`, so it is not null, and the default `Ok` is not used.
             Skb::from_raw(raw).map_or(Ok(()), |skb| Err((skb, reason)))
         }
     }

@@ -29,7 +29,8 @@ impl Mac {
     /// Returns the address in the low 48 bits.
     #[inline]
     pub(crate) fn to_bits(self) -> u64 {
-        // Copies whole words instead of single bytes.
+        // Copying into an array of eight bytes makes the compiler copy words instead of single
+        // bytes.
         let mut bytes = [0; 8];
         if let Some(low) = bytes.last_chunk_mut() {
             *low = self.0;
@@ -135,8 +136,8 @@ impl Device {
         Mac(unsafe { ptr::read((*self.as_ptr()).dev_addr.cast()) })
     }
 
-    /// Returns whether the device has a parent, such as a card or a virtual machine's bus; pure
-    /// software devices have none.
+    /// Returns whether the device belongs to a device on a bus, such as PCI or virtio. Pure
+    /// software devices do not.
     pub(crate) fn has_parent(&self) -> bool {
         // SAFETY: The device is valid.
         unsafe { bindings::dev_has_parent(self.as_ptr()) }
@@ -295,9 +296,9 @@ impl Device {
     fn loop_back(&self, skb: Skb) -> Result {
         let raw = skb.into_raw();
         // SAFETY: The buffer is ours, and `netif_rx` takes it over. Before that, the buffer is
-        // prepared like a frame from a driver: transmit timestamps are taken, the sending socket is
-        // removed, since a receiver will hold the buffer, and the protocol is set. The frame starts
-        // with the Ethernet header that `eth_type_trans` reads.
+        // prepared like a frame from a driver: transmit timestamps are taken, the protocol is set,
+        // and the sending socket is removed, since a receiver will hold the buffer. The frame
+        // starts with the Ethernet header that `eth_type_trans` reads.
         let verdict = unsafe {
             if !bindings::netif_running(self.as_ptr()) {
                 bindings::kfree_skb(raw);
@@ -305,7 +306,8 @@ impl Device {
             }
             bindings::skb_stamp_inside(raw);
             bindings::skb_orphan(raw);
-            // `tstamp` holds the requested send time, if any, and not the time of receipt.
+            // So far `tstamp` holds the requested send time, if any. A receiver would take this
+            // time for the time of receipt.
             bindings::skb_clear_tstamp(raw);
             bindings::skb_set_protocol(raw, bindings::eth_type_trans(raw, self.as_ptr()));
             bindings::netif_rx(raw)
@@ -344,7 +346,7 @@ impl Configuration {
 
 impl Drop for Configuration {
     fn drop(&mut self) {
-        // SAFETY: `lock` has locked the mutex in this task, since the value cannot be sent to
+        // SAFETY: `lock` locked the mutex in this very task, since the value cannot be sent to
         // another task.
         unsafe { bindings::rtnl_unlock() };
     }

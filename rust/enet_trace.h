@@ -199,10 +199,10 @@ ESP_PACKET_EVENT(esp_retransmit);
  */
 ESP_PACKET_EVENT(esp_send_request);
 ESP_PACKET_EVENT(esp_receive_request);
-/* A probe: an empty packet with an earlier sequence number, to which the peer must reply. */
+/* A probe: an empty packet with an old sequence number, so that the peer must reply. */
 ESP_PACKET_EVENT(esp_send_probe);
 /*
- * A reset. The event has no socket if the sent reset answers a packet for a port without a socket.
+ * A reset. esp_send_reset has no socket if the reset answers a packet for a port without a socket.
  */
 ESP_PACKET_EVENT(esp_send_reset);
 ESP_PACKET_EVENT(esp_receive_reset);
