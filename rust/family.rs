@@ -53,8 +53,7 @@ pub(crate) enum End {
     Accepted,
 }
 
-/// A protocol's socket calls. The optional ones fail as unsupported unless the protocol implements
-/// them.
+/// A protocol's socket calls. A call that the protocol does not implement fails as unsupported.
 pub(crate) trait Operations: Protocol {
     /// Called when the last reference to the descriptor was dropped.
     fn release(closing: Closing<'_, Self>);
@@ -98,8 +97,8 @@ pub(crate) trait Operations: Protocol {
         len: usize,
         flags: c_int,
     ) -> Result<usize>;
-    /// Whether the protocol implements [`splice`](Self::splice). Otherwise the core receives into
-    /// pages of its own.
+    /// Whether the protocol implements [`splice`](Self::splice). If not, the core serves `splice`
+    /// by a receive call into pages of its own.
     const SPLICES: bool = false;
     /// Serves `splice` out of the socket. Returns the number of bytes moved.
     fn splice(
@@ -141,7 +140,7 @@ pub(crate) struct Vtable<P: Protocol> {
     ops: UnsafeCell<bindings::proto_ops>,
     /// The table of calls for sockets of type `SOCK_SEQPACKET`.
     record_ops: UnsafeCell<bindings::proto_ops>,
-    /// Whether there is or was a registration. Only that registration may write the tables.
+    /// Whether a registration has begun. Only the first registration may write the tables.
     taken: AtomicBool,
     /// Whether the tables are complete and registered.
     registered: AtomicBool,
@@ -184,9 +183,9 @@ impl<P: Operations> Vtable<P> {
         proto.backlog_rcv = Some(backlog::<P>);
         proto.release_cb = Some(super::timer::release_cb::<P>);
         proto.ioctl = Some(answer::<P>);
-        // `owner` stays null for a protocol whose sockets outlive their descriptors. While there is
-        // a descriptor, it pins the module by `ops.owner`. A connection without a descriptor only
-        // waits for its peer's close, and must not block module exit, which ends the connection.
+        // `owner` stays null for a protocol whose sockets outlive their descriptors. A descriptor
+        // holds the module by `ops.owner`. A connection without a descriptor only waits for its
+        // peer's close. It must not block module exit, which ends the connection.
         let ops = Self::stream_ops();
         let record_ops = bindings::proto_ops {
             sendmsg: Some(send_record::<P>),
@@ -282,8 +281,8 @@ impl<'a> NewSocket<'a> {
             vtable.ops.get()
         };
         // SAFETY: The running call holds the namespace. `sk` is ours until `sock_init_data` ties it
-        // to the descriptor, to which the initial reference then belongs. `set_up` initialises the
-        // parts behind `sk` before any other call can reach the socket.
+        // to the descriptor. From then on the initial reference is the descriptor's. `set_up`
+        // initialises the parts behind `sk` before any other call can reach the socket.
         unsafe {
             let sk = vtable.alloc(self.net, false)?;
             bindings::sock_init_data(self.socket, sk);
@@ -568,7 +567,7 @@ unsafe extern "C" fn listen<P: Operations>(socket: *mut bindings::socket, backlo
 ///
 /// Called by the core, in a `shutdown` call on a socket of `P`.
 unsafe extern "C" fn shutdown<P: Operations>(socket: *mut bindings::socket, how: c_int) -> c_int {
-    // Each of SHUT_RD, SHUT_WR and SHUT_RDWR is one less than the `*_SHUTDOWN` bits that it means.
+    // Adding 1 to SHUT_RD, SHUT_WR or SHUT_RDWR gives the `*_SHUTDOWN` bits with the same meaning.
     let halves = match how {
         0..=2 => (how + 1) as u8,
         _ => return EINVAL.to_errno(),
@@ -623,8 +622,8 @@ unsafe extern "C" fn sendmsg<P: Operations>(
     // SAFETY: The call runs on `socket`, and `msg` belongs to it.
     let (call, mut message) = unsafe { (Call::new(socket), Message::from_raw(msg)) };
     let sent = P::send(&call, &mut message, len);
-    // The message is dropped before `sent` is examined, so that the function need not preserve any
-    // other value across the drop.
+    // The message is dropped before `sent` is examined, so that `sent` is the only value that the
+    // function keeps across the drop.
     drop(message);
     count(sent)
 }

@@ -41,9 +41,9 @@ fn take(cell: &AtomicI32) -> Result {
 }
 
 impl<P: Protocol> Sock<P> {
-    /// Returns the socket in front of this one if this is a companion, or else this socket. The
-    /// result is valid as long as this socket, since a companion holds a reference to its front
-    /// until the companion is destructed.
+    /// If this is a companion, returns the TCP socket whose descriptor it shares (its *front*).
+    /// Otherwise, returns this socket. The result is valid as long as this socket, since a
+    /// companion holds its front until the companion is destructed.
     #[inline]
     pub(super) fn front(&self) -> *mut bindings::sock {
         // SAFETY: The socket is valid, and the field is read in a single load. Only `super::inet`
@@ -56,7 +56,8 @@ impl<P: Protocol> Sock<P> {
         }
     }
 
-    /// Returns the TCP socket in front of this one, if this is a companion.
+    /// Returns the TCP socket whose descriptor this companion shares, or `None` if this is no
+    /// companion.
     pub(super) fn tcp_front(&self) -> Option<&RawSock> {
         let front = self.front();
         if front == self.as_ptr() {
@@ -67,9 +68,9 @@ impl<P: Protocol> Sock<P> {
         Some(unsafe { RawSock::from_raw(front) })
     }
 
-    /// Returns how a call on the socket allocates memory (`sk_allocation` of the socket in front).
-    /// Kernel code that uses the descriptor knows only the socket in front, and sets the field
-    /// there.
+    /// Returns how a call on the socket allocates memory (`sk_allocation`). For a companion, the
+    /// field of the TCP socket in front applies. Kernel code that uses the descriptor knows only
+    /// that socket, and sets the field there.
     #[inline]
     pub(crate) fn task_context(&self) -> Context {
         // SAFETY: The socket is valid, and the field is read in a single load.
@@ -77,9 +78,9 @@ impl<P: Protocol> Sock<P> {
         Context::Task(Flags::of_socket(flags))
     }
 
-    /// Returns the page fragment of the running task. Returns null if kernel code has marked the
-    /// socket in front as used by memory reclaim (by clearing `sk_use_task_frag`). Then an outer
-    /// call of the same task may be using the fragment.
+    /// Returns the page fragment of the running task. Returns null if kernel code has cleared
+    /// `sk_use_task_frag` of the socket in front, because memory reclaim uses that socket. In that
+    /// case an outer call of the same task may be using the fragment.
     #[inline]
     pub(super) fn task_pages(&self) -> *mut bindings::page_frag {
         // SAFETY: The socket is valid.
@@ -89,14 +90,14 @@ impl<P: Protocol> Sock<P> {
     /// Returns `SO_RCVTIMEO` in jiffies, 0 for a call that must not block.
     #[inline]
     pub(crate) fn receive_timeout(&self, nonblocking: bool) -> c_long {
-        // SAFETY: The socket is valid for the borrow.
+        // SAFETY: The socket in front is valid as long as this one, which is borrowed.
         unsafe { RawSock::from_raw(self.front()) }.receive_timeout(nonblocking)
     }
 
     /// Returns `SO_SNDTIMEO` in jiffies, 0 for a call that must not block.
     #[inline]
     pub(crate) fn send_timeout(&self, nonblocking: bool) -> c_long {
-        // SAFETY: The socket is valid for the borrow.
+        // SAFETY: The socket in front is valid as long as this one, which is borrowed.
         unsafe { RawSock::from_raw(self.front()) }.send_timeout(nonblocking)
     }
 
@@ -122,14 +123,14 @@ impl<P: Protocol> Sock<P> {
     }
 
     /// Stores an error for the next call. The caller must set the error before it sets the failed
-    /// connection state, so that a lockless reader of both never sees a failed state without an
+    /// connection state. Otherwise a lockless reader of both could see a failed state without an
     /// error.
     pub(crate) fn set_error(&self, error: Error) {
         set(self.error_cell(), error);
     }
 
-    /// Stores an error that only [`take_own_error`](Self::take_own_error) returns. So no call on
-    /// the socket in front of a companion sees the error.
+    /// Stores an error that only [`take_own_error`](Self::take_own_error) returns. On a companion,
+    /// calls on the TCP socket in front of it do not see this error.
     pub(crate) fn set_own_error(&self, error: Error) {
         set(self.own_error_cell(), error);
     }
@@ -173,7 +174,7 @@ impl<P: Protocol> Sock<P> {
     }
 
     /// Copies the processor and the device queue of this companion's last packet to the TCP socket
-    /// in front, where users read them (`SO_INCOMING_CPU`, `SO_INCOMING_NAPI_ID`).
+    /// in front of it. Users read them there (`SO_INCOMING_CPU`, `SO_INCOMING_NAPI_ID`).
     pub(super) fn show_arrival(&self) {
         // SAFETY: Both sockets are valid. The function makes single loads and stores, like the
         // core.

@@ -133,7 +133,7 @@ impl<'a, P: Protocol> Closing<'a, P> {
     ///
     /// # Safety
     ///
-    /// The requirements of [`Call::of`] hold, in the descriptor's last call.
+    /// The requirements of [`Call::of`] hold, and this is the descriptor's last call.
     pub(in crate::net) unsafe fn of(sock: &'a Sock<P>, socket: *mut bindings::socket) -> Self {
         // SAFETY: By the caller's promise, the requirements of `Call::of` hold.
         Closing(unsafe { Call::of(sock, socket) })
@@ -141,7 +141,7 @@ impl<'a, P: Protocol> Closing<'a, P> {
 
     /// # Safety
     ///
-    /// The requirements of [`Call::new`] hold, in the descriptor's last call.
+    /// The requirements of [`Call::new`] hold, and this is the descriptor's last call.
     pub(super) unsafe fn new(socket: *mut bindings::socket) -> Self {
         // SAFETY: By the caller's promise, the requirements of `Call::new` hold.
         Closing(unsafe { Call::new(socket) })

@@ -40,8 +40,8 @@ impl<P: Protocol> Vtable<P> {
     ///
     /// # Safety
     ///
-    /// `net` is a valid namespace. A socket created for the kernel (`kern`) does not hold its
-    /// namespace.
+    /// `net` is a valid namespace. If `kern` is set, the socket does not hold the namespace, so the
+    /// namespace must outlive the socket.
     pub(in crate::net) unsafe fn alloc(
         &self,
         net: *mut bindings::net,
@@ -88,9 +88,9 @@ impl<P: Protocol> Vtable<P> {
     }
 
     /// Makes `sock` hold the module until the socket's memory is freed, unless it already does.
-    /// Call this before creating a reference that module exit cannot end, such as a frame in a
-    /// device's queue. Returns `false` if the module is being unloaded. Then no such reference may
-    /// be created.
+    /// Call this before creating a reference that module exit cannot end, such as the reference of
+    /// a frame in a device's queue. Returns `false` if the module is being unloaded; such a
+    /// reference must not be created then.
     #[inline]
     pub(in crate::net) fn pin(&self, sock: &Sock<P>) -> bool {
         if !P::OUTLIVES_DESCRIPTOR {
@@ -98,8 +98,8 @@ impl<P: Protocol> Vtable<P> {
             return true;
         }
         // SAFETY: The field is an aligned pointer in a valid socket. The core reads it for the name
-        // of the descriptor, and after the last reference to the socket is gone. Only this function
-        // changes it while the socket has references.
+        // of the descriptor's file, and after the last reference to the socket is gone. Only this
+        // function changes it while the socket has references.
         let creator = unsafe { AtomicPtr::from_ptr(field!(sock, sk_prot_creator)) };
         creator.load(Ordering::Relaxed) == self.pinning.get() || self.take_pin(creator)
     }
