@@ -25,14 +25,14 @@ use core::{
 };
 use kernel::ffi::c_int;
 
-// While packets arrive, nothing writes the following statics, so every processor may keep a copy of
-// their cache line.
+// The receive path only reads the following statics, so every processor may keep a copy of their
+// cache line.
 
 /// Whether the module is being unloaded. Then no further packet is held for merging.
 static STOPPED: AtomicBool = AtomicBool::new(false);
 
-/// Number of merged buffers that drivers hold for further packets. GRO must flush them through
-/// [`complete`] before the module is unloaded.
+/// A counter of the merged buffers that drivers hold for further packets. GRO must flush them
+/// through [`complete`] before the module is unloaded.
 static HELD: AtomicPtr<PerCpu<1>> = AtomicPtr::new(ptr::null_mut());
 
 /// The seed that makes the hashes of connections unpredictable.
@@ -64,7 +64,7 @@ pub(crate) enum More {
 
 /// How the payload of a packet moves to another buffer.
 pub(super) enum Move {
-    /// All payload is in pages, of which the first `skip` bytes are the header.
+    /// All payload is in pages. The first `skip` bytes in the pages are the header.
     Pages { skip: u32 },
     /// The payload begins in the linear part, whose memory is part of a page.
     Head { from: u32 },
@@ -111,7 +111,8 @@ impl Drop for Joining {
     }
 }
 
-/// Adds `n`, modulo the word size, to the number of buffers that drivers hold.
+/// Adds `n` to the number of buffers that drivers hold. The number wraps around, so a negated `n`
+/// is subtracted.
 ///
 /// # Safety
 ///
@@ -149,7 +150,8 @@ unsafe fn pass(skb: *mut bindings::sk_buff) {
     unsafe { (*gro_cb(skb)).flush = 1 };
 }
 
-/// Receives a packet. Returns a buffer of `list` that the core must flush, or null.
+/// Receives a packet, and merges it into a held buffer if possible. Returns a buffer of `list` that
+/// the core must flush, or null.
 ///
 /// # Safety
 ///
@@ -215,10 +217,10 @@ struct Found {
 
 /// Finds the held buffer of the same connection as `skb`.
 ///
-/// If the core has set `same_flow`, the flow is the same. Otherwise the flow may still be the same,
-/// with a different hash. The core compares hashes before it calls [`receive`], and `receive` sets
-/// the hash of a packet that came through no tunnel. So for such a `plain` packet, this function
-/// itself compares the headers in front.
+/// The core sets `same_flow` in the held buffers whose headers and hash match. It does so before it
+/// calls [`receive`], and `receive` sets the hash of a packet that came through no tunnel (a
+/// `plain` packet). So a held buffer without `same_flow` may still match a `plain` packet. This
+/// function itself then compares the headers in front of the packet.
 ///
 /// # Safety
 ///
@@ -271,9 +273,9 @@ fn checksum_len<P: Packets>(header: &[u8]) -> usize {
     }
 }
 
-/// Merges the packet `skb` into `held` if `skb` is the next packet after those in `held`, its
-/// memory can move, and all checksums have the same [mask](masks). The mask is stored in place of
-/// the checksums, and the connection checks the mask later.
+/// Merges the packet `skb` into `held` on three conditions: `skb` is the next packet after those in
+/// `held`, its memory can move, and all checksums have the same [mask](masks). The mask is stored
+/// in place of the checksums, and the connection checks the mask later.
 ///
 /// # Safety
 ///
@@ -364,8 +366,8 @@ unsafe fn common_mask(
     (first == mask).then_some(mask)
 }
 
-/// Removes the checksum from the end of a buffer. The result of [`way`] stays valid, since at least
-/// one byte of payload precedes the checksum.
+/// Removes the checksum from the end of a buffer. The [`Move`] that [`way`] found stays possible,
+/// since at least one byte of payload precedes the checksum.
 ///
 /// # Safety
 ///
@@ -504,9 +506,10 @@ unsafe fn move_pages(held: *mut bindings::sk_buff, skb: *mut bindings::sk_buff, 
 }
 
 /// Moves the linear part of `skb` from offset `from` on, and its page references, behind the page
-/// references of `held`. Returns how many bytes of memory (`truesize`) moved. The core frees the
-/// rest, which is only the `sk_buff`. If the buffers have an owner, `held` then accounts for
-/// everything that the owner is charged, because `napi_skb_free_stolen_head` uncharges nothing.
+/// references of `held`. Returns how many bytes of memory (`truesize`) moved. The rest is only the
+/// `sk_buff`, which the core frees. If the buffers have an owner, the result includes the
+/// `sk_buff`: `napi_skb_free_stolen_head` frees it without uncharging the owner, so `held` must
+/// account for it.
 ///
 /// # Safety
 ///

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Segments the payload of a buffer into packets, as `skb_segment` does, for the common buffers of
-//! this module, which have all their payload in pages.
+//! Segments the payload of a buffer into packets, as `skb_segment` does. This is only for the
+//! common buffers of this module, which have all their payload in pages.
 //!
 //! `skb_segment` allocates the head of each packet from a slab, which zeroes the head
 //! (`init_on_alloc`) although all of it is then written. Here a head is a page fragment, as for

@@ -135,7 +135,8 @@ H(bool, tcp_can_accept, (const struct sock *sk), return inet_sk_state_load(sk) !
 H(bool, tcp_is_special, (const struct sock *sk), return tcp_sk(sk)->repair || tcp_sk(sk)->save_syn || tcp_sk(sk)->rx_opt.user_mss || rcu_access_pointer(inet_sk(sk)->inet_opt) || TCP_KEYS(sk) || SPECIAL6(sk))
 /*
  * Returns whether kernel code, such as a sockmap, has attached to the socket. A BPF map of
- * reuseport sockets (SK_USER_DATA_BPF) does not count, as long as no program selects from it.
+ * reuseport sockets (SK_USER_DATA_BPF) does not count. sk_group_has_program() finds a program that
+ * selects from such a map.
  */
 H(bool, sk_has_user, (const struct sock *sk), const uintptr_t user = (uintptr_t)READ_ONCE(*(void *const *)&sk->sk_user_data); return user && !(user & SK_USER_DATA_BPF))
 H(bool, sk_has_same_data_ready, (const struct sock *a, const struct sock *b), return READ_ONCE(a->sk_data_ready) == READ_ONCE(b->sk_data_ready))
@@ -176,8 +177,8 @@ H(bool, neighbour_is_resolving, (struct net_device *dev, __be32 ip), guard(rcu)(
 H(struct net_device *, arp_neighbour, (const struct neighbour *n, __be32 *ip), if (n->tbl != &arp_tbl) return NULL; memcpy(ip, n->primary_key, sizeof(*ip)); return n->dev)
 H(bool, inet_is_own, (const struct net_device *dev, __be32 ip), return inet_addr_type_dev_table(dev_net(dev), dev, ip) == RTN_LOCAL)
 /*
- * The functions above for IPv6. They do not use the tables of IPv6 if the kernel was booted with
- * ipv6.disable=1, since the tables are then null pointers.
+ * The route and neighbour functions above, for IPv6. They do not use the tables of IPv6 if the
+ * kernel was booted with ipv6.disable=1, since the pointers to the tables are then null.
  */
 #define IN6(name, bytes) struct in6_addr name; memcpy(&name, bytes, sizeof(name))
 #if IS_BUILTIN(CONFIG_IPV6)
@@ -234,9 +235,9 @@ H(bool, sk_has_xfrm, (const struct sock *sk, int dir), return false)
 H(bool, net_looks_up_by_program, (const struct net *net), return rcu_access_pointer(net->bpf.run_array[NETNS_BPF_SK_LOOKUP]))
 H(bool, sk_group_has_program, (const struct sock *sk), guard(rcu)(); const struct sock_reuseport *group = rcu_dereference(sk->sk_reuseport_cb); return group && rcu_access_pointer(group->prog))
 /*
- * Returns whether a socket that may be bound to a device accepts packets from `dev`. As in TCP
- * after l3mdev_ip_rcv(), a packet from a device in a VRF counts as coming from both: the VRF and
- * the device.
+ * Returns whether a socket accepts packets from `dev`. A socket that is bound to a device accepts
+ * only the packets of that device. As in TCP after l3mdev_ip_rcv(), a packet from a device in a VRF
+ * counts as a packet of the VRF, too.
  */
 H(bool, sk_accepts_device, (const struct sock *sk, const struct net_device *dev), int master = l3mdev_master_ifindex_rcu(dev); return inet_sk_bound_dev_eq(sock_net(sk), READ_ONCE(sk->sk_bound_dev_if), master ?: dev->ifindex, master && master != dev->ifindex ? dev->ifindex : 0))
 
@@ -275,9 +276,9 @@ H(void, kfree_skb, (struct sk_buff *skb), kfree_skb(skb))
 H(void, kfree_skb_list, (struct sk_buff *skbs), kfree_skb_list(skbs))
 /*
  * Copies pages that a sender on this host may still write to. Like TCP, drops the route, connection
- * tracking and extensions of a received packet. No socket is charged for these objects, and their
- * owners wait until they are released. The core sets slow_gro on a packet that has such an object.
- * The bit stays set, so that the packet is not merged.
+ * tracking and extensions of a received packet. Otherwise a queued packet would keep these objects,
+ * and their owners would have to wait. The core sets slow_gro on a packet with such an object. The
+ * bit stays set, so that the packet is not merged.
  */
 H(struct sk_buff *, skb_receive, (struct sk_buff *skb), skb = skb_share_check(skb, GFP_ATOMIC); if (!skb) return NULL; if (unlikely(skb->slow_gro)) { skb_dst_drop(skb); nf_reset_ct(skb); skb_ext_reset(skb); } skb_clear_delivery_time(skb); if (likely(!skb_orphan_frags_rx(skb, GFP_ATOMIC))) return skb; kfree_skb_reason(skb, SKB_DROP_REASON_SKB_UCOPY_FAULT); return NULL)
 H(bool, pskb_may_pull, (struct sk_buff *skb, unsigned int len), return pskb_may_pull(skb, len))
@@ -364,14 +365,14 @@ H(void, skb_set_unsummed, (struct sk_buff *skb), skb->ip_summed = CHECKSUM_NONE)
 H(void, skb_set_mask, (struct sk_buff *skb, u32 mask), spare_sums(skb); skb->csum = (__force __wsum)mask)
 H(u32, skb_mask, (const struct sk_buff *skb), return skb->ip_summed == CHECKSUM_UNNECESSARY ? (__force u32)skb->csum : 0)
 /*
- * Returns the length of all that precedes what counts as the link-layer header: the headers of a
- * tunnel, or a label and the real Ethernet header.
+ * Returns the length of the outer headers, which precede the inner link-layer header: the headers
+ * of a tunnel, or a label and the real Ethernet header.
  */
 H(u32, skb_outer_len, (const struct sk_buff *skb), return skb_tnl_header_len(skb))
 /*
- * Returns whether an outer header has a checksum over all that follows it, and the outer layer
- * computes this checksum instead of the device. The conditions are the same as in the code of these
- * outer layers (UDP tunnels and GRE).
+ * Returns whether an outer layer (a UDP tunnel or GRE) has a checksum over all that follows its
+ * header, and computes this checksum itself, without the device. The conditions are the same as in
+ * the code of the outer layers.
  */
 H(bool, skb_is_summed_around, (const struct sk_buff *skb, netdev_features_t features), return unlikely(skb_shinfo(skb)->gso_type & (SKB_GSO_UDP_TUNNEL_CSUM | SKB_GSO_GRE_CSUM)) && (!(features & NETIF_F_HW_CSUM) || skb_sec_path(skb) || (skb_dst(skb) && dst_xfrm(skb_dst(skb)))))
 /*
@@ -380,7 +381,7 @@ H(bool, skb_is_summed_around, (const struct sk_buff *skb, netdev_features_t feat
  */
 H(bool, skb_sum_for_outer, (struct sk_buff *skb, u32 from), if (skb_has_shared_frag(skb) && skb_linearize(skb)) return false; SKB_GSO_CB(skb)->csum = skb_checksum(skb, from, skb->len - from, 0); SKB_GSO_CB(skb)->csum_start = skb_headroom(skb) + from; return true)
 H(u32, skb_mac_distance, (const struct sk_buff *skb), return skb->data - skb_mac_header(skb))
-/* Claims that the device computes checksums, so that the packets get none of their own. */
+/* Claims that the device computes checksums, so that skb_segment() does not add any. */
 H(struct sk_buff *, skb_cut, (struct sk_buff *skb, netdev_features_t features), return skb_segment(skb, (features & ~NETIF_F_GSO_MASK) | NETIF_F_HW_CSUM))
 /*
  * Returns whether all data behind the headers are in pages, and nothing prevents further references
@@ -415,8 +416,8 @@ H(bool, gro_hash_plain, (struct sk_buff *skb, const void *flow, u32 len, u32 see
  */
 static inline bool gro_same_way(const struct sk_buff *held, const struct sk_buff *skb, const void *tags, u32 len) { return held->dev == skb->dev && held->vlan_all == skb->vlan_all && skb_mac_offset(held) == -ETH_HLEN && !compare_ether_header(skb_mac_header(held), skb_mac_header(skb)) && !memcmp(held->data, tags, len); }
 /*
- * Compares everything else that gro_list_prepare() compares, except the owner. gro_movable()
- * compares the owner. Packets with extensions are not merged.
+ * Compares all that gro_list_prepare() compares and gro_same_way() does not. gro_movable() compares
+ * the owner instead. Packets with extensions are not merged.
  */
 static inline bool gro_same_state(struct sk_buff *held, struct sk_buff *skb) { return !skb_metadata_differs(held, skb) && (likely(!(held->slow_gro | skb->slow_gro)) || (!skb_metadata_dst_cmp(held, skb) && skb_get_nfct(held) == skb_get_nfct(skb) && !skb_has_extensions(held) && !skb_has_extensions(skb))); }
 /*
@@ -495,8 +496,8 @@ H(void, cond_resched, (void), cond_resched())
 
 /*
  * Resizable hash tables with keys of four words. rhashtable_settle() waits until no entries are
- * moving to another table. hash_key() combines the third and fourth words, which usually have 16
- * bits each, because hashing three words takes half the instructions of hashing four.
+ * moving to another table. hash_key() combines the third and fourth words, whose values usually fit
+ * into 16 bits, because hashing three words takes half the instructions of hashing four.
  */
 static inline u32 hash_key(const void *key, u32 len, u32 seed) { const u32 *k = key; return jhash_3words(k[0], k[1], rol32(k[2], 16) ^ k[3], seed); }
 static inline int compare_key(struct rhashtable_compare_arg *arg, const void *obj) { return memcmp(obj + arg->ht->p.key_offset, arg->key, 16) != 0; }

@@ -3,7 +3,7 @@
 //! Several packets in one buffer. [`gro`] merges received packets into such buffers. A protocol
 //! sends a run of equal packets as one buffer with one header (generic segmentation offload). A
 //! virtual device passes on the whole buffer. For a real device, the core calls
-//! [`Registration::segment`] right before the driver.
+//! [`Registration::segment`] right before it passes the packets to the driver.
 //!
 //! The buffers have SCTP's segmentation type, which virtual devices accept and network cards do
 //! not.
@@ -45,7 +45,7 @@ pub(crate) enum Contents {
     /// Several packets behind one header. Each has this many bytes of payload, except the last,
     /// which may have fewer.
     Packets(u16),
-    /// Packets of a different protocol, or merged packets that this kernel has not merged itself.
+    /// Packets of a different protocol, or packets that were merged elsewhere than in this kernel.
     Foreign,
 }
 
