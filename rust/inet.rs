@@ -61,7 +61,7 @@ const SOL_TCP: c_int = bindings::SOL_TCP as c_int;
 pub(crate) enum Backend {
     /// TCP's socket.
     Tcp,
-    /// The companion's socket.
+    /// The companion, which is a socket of the module's own protocol.
     Companion,
     /// Both sockets, as both listen.
     Both,
@@ -112,7 +112,7 @@ impl InternetEnd {
 
     /// Parses the address that a program passed to `connect` on a socket of `AF_INET6` (if `is_v6`)
     /// or `AF_INET`. Also returns its scope, which is the index of a device or 0. Returns `None`
-    /// unless it is a whole address of that family. TCP rejects all others.
+    /// unless `bytes` are a whole address of that family. TCP rejects all other addresses.
     pub(crate) fn parse(bytes: &[u8], is_v6: bool) -> Option<(Self, u32)> {
         const INET: [u8; 2] = (bindings::AF_INET as u16).to_ne_bytes();
         const INET6: [u8; 2] = AF_INET6.to_ne_bytes();
@@ -209,7 +209,8 @@ pub(crate) struct Parts<M: Streams> {
     pub(crate) record: M::Record,
 }
 
-/// A descriptor's companion.
+/// A descriptor's companion: a socket of the module's own protocol, which shares the descriptor of
+/// a TCP socket.
 pub(crate) struct Companion<M: Streams> {
     sock: SockRef<M::Protocol>,
     /// The data that the module keeps with the companion.
@@ -272,7 +273,8 @@ impl<'a, M: Streams> StreamCall<'a, M> {
         unsafe { Call::of(&companion.sock, self.socket) }
     }
 
-    /// Gives the descriptor a companion created from `make`, if it has none.
+    /// Gives the descriptor a companion created from `make`, unless the descriptor already has a
+    /// companion.
     ///
     /// # Errors
     ///
@@ -339,7 +341,7 @@ impl<'a, M: Streams> StreamCall<'a, M> {
 
     /// Sets whether the companion serves the requests of `io_uring` on TCP's socket from now on.
     /// Has no effect if other kernel code, such as a sockmap, has replaced the socket's protocol
-    /// table, since that code will restore the old table.
+    /// table. That code later restores the table that it replaced.
     pub(crate) fn set_served(&self, served: bool) {
         let sk = self.sock().as_ptr();
         let table = M::tables().of(self.sock().family());
@@ -349,8 +351,8 @@ impl<'a, M: Streams> StreamCall<'a, M> {
         let place = unsafe { AtomicPtr::from_ptr(&raw mut (*sk).__sk_common.skc_prot) };
         // Both tables are complete and static, and differ in two functions. The module's table is
         // valid until the descriptor is released, which calls TCP's `close`. The exchange fails if
-        // other kernel code has replaced the table. A failure is ignored, so the other table stays
-        // in place.
+        // other kernel code has replaced the table. This failure is ignored, and the other code's
+        // table stays in place.
         let _ = place.compare_exchange(table.proto(!served), table.proto(served), Relaxed, Relaxed);
     }
 
@@ -424,8 +426,8 @@ impl<'a, M: Streams> StreamCall<'a, M> {
         state == bindings::socket_state_SS_UNCONNECTED
     }
 
-    /// Returns whether the descriptor blocks (has no `O_NONBLOCK`). A call on it may nevertheless
-    /// not block.
+    /// Returns whether the descriptor blocks (has no `O_NONBLOCK`). A single call on the descriptor
+    /// may still be non-blocking.
     pub(crate) fn blocks(&self) -> bool {
         // SAFETY: The call holds the descriptor. If it has a file, the file is valid during the
         // call.

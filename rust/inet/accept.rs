@@ -4,8 +4,8 @@
 
 use super::{tables::IPPROTO_TCP, *};
 
-/// The new `struct socket` of an `accept` call, for a connection of TCP or of a companion. Its `sk`
-/// is not set until it gets the connection.
+/// The new `struct socket` of an `accept` call, before it gets a connection of TCP or of a
+/// companion. Its `sk` is not set until then.
 pub(crate) struct NewStream<'a, M: Streams> {
     socket: *mut bindings::socket,
     argument: *mut bindings::proto_accept_arg,
@@ -102,8 +102,8 @@ impl<M: Streams> NewStream<'_, M> {
         Ok(())
     }
 
-    /// Makes `child` the companion of the descriptor, and creates a TCP socket with the listener's
-    /// options in front of it.
+    /// Makes `child` the companion of the descriptor. Creates the descriptor's TCP socket, with the
+    /// listener's options.
     ///
     /// # Errors
     ///

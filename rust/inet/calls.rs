@@ -150,7 +150,8 @@ pub(super) unsafe extern "C" fn accept<M: Streams>(
     unsafe {
         let call = StreamCall::<M>::new(socket);
         let nonblocking = (*argument).flags & bindings::O_NONBLOCK as c_int != 0;
-        // The new descriptor has `tcp_ops` until a companion serves it, if one ever does.
+        // The new descriptor's calls go to TCP (`tcp_ops`) until a companion serves them, if one
+        // ever does.
         let table = M::tables().of(call.sock().family());
         bindings::socket_set_ops(new, table.tcp_ops());
         let mut new = NewStream::new(new, argument);
@@ -161,7 +162,8 @@ pub(super) unsafe extern "C" fn accept<M: Streams>(
 /// # Safety
 ///
 /// Called by the core, in a call that asks for an address of a descriptor of this module, with room
-/// for a `sockaddr_storage` at `address`. After `accept` the descriptor may have `tcp_ops`.
+/// for a `sockaddr_storage` at `address`. After `accept`, the descriptor may still have the table
+/// `tcp_ops`.
 pub(super) unsafe extern "C" fn getname<M: Streams>(
     socket: *mut bindings::socket,
     address: *mut bindings::sockaddr,
@@ -253,7 +255,7 @@ pub(super) unsafe extern "C" fn shutdown<M: Streams>(
 ) -> c_int {
     // SAFETY: The call runs on `socket`.
     let call = unsafe { StreamCall::<M>::new(socket) };
-    // Each of SHUT_RD, SHUT_WR and SHUT_RDWR is one less than the `*_SHUTDOWN` bits that it means.
+    // Adding 1 to SHUT_RD, SHUT_WR or SHUT_RDWR gives the `*_SHUTDOWN` bits with the same meaning.
     let halves = match how {
         0..=2 => (how + 1) as u8,
         _ => return EINVAL.to_errno(),
@@ -270,7 +272,7 @@ pub(super) unsafe extern "C" fn shutdown<M: Streams>(
             }
             _ => {
                 let result = by_tcp!(call, shutdown(socket, how));
-                // The state is loaded after TCP's own call, see `StreamCall::ordered_state`.
+                // The state is loaded after TCP's own call: see `StreamCall::ordered_state`.
                 if let Some(companion) = call.companion() {
                     M::look_at_listener(&call, companion);
                 }
@@ -298,7 +300,8 @@ pub(super) unsafe extern "C" fn setsockopt<M: Streams>(
         StreamCall::<M>::new(socket)
     };
     if exchanges_table(level, name) {
-        // Libraries take this error for a kernel without TLS, and continue without kernel TLS.
+        // From this error, libraries conclude that the kernel has no TLS, and continue without
+        // kernel TLS.
         return ENOENT.to_errno();
     }
     if let Some(error) = refusal(level, name, call.is_v6()) {
@@ -439,8 +442,7 @@ fn receive_report<M: Streams>(
     let code = by_tcp!(call, recvmsg(socket, message, len, flags));
     match call.companion() {
         Some(companion) if code == EAGAIN.to_errno() => {
-            // SAFETY: The message belongs to the running call, which has changed nothing in it so
-            // far.
+            // SAFETY: The message belongs to the running call, and is unchanged so far.
             let mut message = unsafe { Message::from_raw(message) };
             count(M::Protocol::receive(
                 &call.on(companion),

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Operations on the TCP socket in front of a companion. They return the TCP socket's own address,
-//! give it a port, and sleep on its wait queue. They read its state under its lock, which orders
-//! the reader with other calls.
+//! Operations on the TCP socket whose descriptor a companion shares. They return that socket's own
+//! address, give it a port, and sleep on its wait queue. They read its state under its lock, so
+//! that their memory accesses are ordered with those of other calls.
 //!
 //! C header: [`include/net/inet_sock.h`](srctree/include/net/inet_sock.h)
 
@@ -27,7 +27,7 @@ unsafe fn own_end(sock: &RawSock) -> InternetEnd {
 }
 
 impl<P: Operations> Sock<P> {
-    /// Returns the address and port where the TCP socket in front of this companion listens.
+    /// Returns the address and port on which the TCP socket in front of this companion listens.
     /// Returns `None` if that socket does not listen, or if this is no companion.
     ///
     /// TCP's listener can end without a call of this module: by `ss -K`, or by a `shutdown` that
@@ -81,7 +81,7 @@ impl<M: Streams> StreamCall<'_, M> {
         self.locked(|sk| unsafe { bindings::tcp_release_port(sk) });
     }
 
-    /// Sleeps until `ready` returns true, for `timeout` at most.
+    /// Sleeps until `ready` returns true or `timeout` (in jiffies) has elapsed.
     ///
     /// # Errors
     ///

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Answers `TCP_INFO` for a companion's connection.
+//! Answers `TCP_INFO` for the connection of a companion, which shares the descriptor of a TCP
+//! socket.
 //!
 //! C header: [`include/uapi/linux/tcp.h`](srctree/include/uapi/linux/tcp.h)
 

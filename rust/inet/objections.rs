@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Decides whether a companion may carry a connection of a TCP socket. Some mechanisms decide about
-//! TCP connections by their packets or by the calls on their descriptors, and so do not see a
-//! companion's connections. Where such a mechanism is active, TCP carries the connection, so the
-//! mechanism applies.
+//! Decides whether a companion, a socket of the module's own protocol, may carry a TCP socket's
+//! connection. Some mechanisms decide about TCP connections by their packets or by the calls on
+//! their descriptors, and so do not see a companion's connections. Where such a mechanism is
+//! active, TCP carries the connection, so the mechanism applies.
 //!
 //! This is checked when a connection opens, at both ends. A mechanism set up later applies to later
 //! connections.
@@ -20,7 +20,7 @@ use crate::net::{device::Device, rcu};
 pub(crate) enum Objection {
     /// An option that only TCP supports is set.
     Option,
-    /// The control group has BPF programs attached that see the packets or calls of IP.
+    /// BPF programs that see IP packets, or calls on IP sockets, are attached to the control group.
     Group,
     /// The namespace or the socket has IPsec policies.
     Policy,
@@ -35,9 +35,9 @@ enum Direction {
     Out = bindings::XFRM_POLICY_OUT as isize,
 }
 
-/// Returns whether an option is set that only TCP supports. These options are a filter, which
-/// expects TCP headers, a key for the signatures of segments (`TCP_MD5SIG`, TCP-AO), a segment size
-/// (`TCP_MAXSEG`), and repair (`TCP_REPAIR`).
+/// Returns whether an option is set that only TCP supports. These options are a key for the
+/// signatures of segments (`TCP_MD5SIG`, TCP-AO), a segment size (`TCP_MAXSEG`), and repair
+/// (`TCP_REPAIR`). A socket filter counts as well, since it expects TCP headers.
 ///
 /// # Safety
 ///
@@ -62,8 +62,8 @@ fn has_policy(sock: &RawSock, direction: Direction) -> bool {
 }
 
 /// Returns the reason why a companion must not carry a connection that a TCP socket opens or
-/// accepts, if any. Ignores policies for outgoing packets. `connect` checks the route, which
-/// includes these policies.
+/// accepts, if any. Ignores IPsec policies for outgoing packets, because `connect` finds them with
+/// the route.
 ///
 /// # Safety
 ///
@@ -106,9 +106,10 @@ impl<P: Operations> Sock<P> {
     /// since no route back has been looked up.
     ///
     /// Kernel code that has taken over the listener, such as the NFS server, has replaced the
-    /// listener's callbacks. A companion calls only its own callbacks, so the NFS server would
-    /// never accept the connection. Calling the replaced callbacks would require the lock of TCP's
-    /// socket, because kernel code detaches under this lock.
+    /// listener's callbacks. Such a listener is left to TCP. A companion calls only its own
+    /// callbacks, so the NFS server would never accept the companion's connection. To call the
+    /// listener's callbacks, the companion would need the lock of TCP's socket, because kernel code
+    /// detaches under this lock.
     pub(crate) fn may_take_for_front(&self, device: &Device, _section: &rcu::Read) -> bool {
         let Some(front) = self.tcp_front() else {
             return false;

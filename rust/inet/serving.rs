@@ -45,10 +45,10 @@ pub(super) unsafe extern "C" fn answer<M: Streams>(
     }
 }
 
-/// Serves `recvmsg` on TCP's socket, for the only remaining caller, `inet_recvmsg` with
-/// `MSG_ERRQUEUE`. Since this is not TCP's own function, `io_uring` does not receive from the queue
-/// of TCP's socket. So `IORING_OP_RECV_ZC` fails with `EPROTONOSUPPORT`, as on any socket of
-/// another protocol.
+/// Serves `recvmsg` on TCP's socket. The only caller is `inet_recvmsg` with `MSG_ERRQUEUE`, since
+/// the companion serves all other receive calls. Since this is not TCP's own function, `io_uring`
+/// does not receive from the queue of TCP's socket. So `IORING_OP_RECV_ZC` fails with
+/// `EPROTONOSUPPORT`, as on any socket of another protocol.
 ///
 /// # Safety
 ///

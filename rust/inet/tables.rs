@@ -16,9 +16,9 @@ pub(crate) struct Table {
     /// with this table, and use TCP's own table from [`init`] on.
     ///
     /// This table stays the `sk_prot_creator` of a socket until a call [hands over](hand_over) the
-    /// socket. Until then the socket holds the module, because nothing else holds the module while
-    /// the core creates the socket. If the creation fails, the core drops the socket's reference to
-    /// the module.
+    /// socket to TCP. Until then the socket holds the module, because nothing else holds the module
+    /// while the core creates the socket. If the creation fails, the core drops the socket's
+    /// reference to the module.
     proto: bindings::proto,
     /// A copy of TCP's table in which the functions of [`serving`](super::serving) replace TCP's
     /// own. `io_uring` calls them, or compares them with TCP's. A TCP socket has this table while
@@ -26,8 +26,8 @@ pub(crate) struct Table {
     serving: bindings::proto,
     /// TCP's own calls: `inet_stream_ops` or `inet6_stream_ops`.
     inet_ops: *const bindings::proto_ops,
-    /// The calls of a descriptor that only TCP's socket serves. They are TCP's own, but the owner
-    /// and the calls that may lead to a companion are the module's.
+    /// The table of calls for a descriptor that only TCP's socket serves. It is a copy of TCP's own
+    /// table. Only its owner, and the calls that may lead to a companion, are the module's.
     tcp_ops: bindings::proto_ops,
     /// The calls of a descriptor that its companion may serve: a copy of `tcp_ops` in which more
     /// calls are the module's. These first ask which socket serves them ([`Streams::backend`]).
@@ -72,7 +72,7 @@ impl Table {
 pub(crate) struct Tables<M: Streams> {
     inet: UnsafeCell<Table>,
     inet6: UnsafeCell<Table>,
-    /// Whether there is or was a registration. Only that registration may write the tables.
+    /// Whether a registration has begun. Only the first registration may write the tables.
     taken: AtomicBool,
     _streams: PhantomData<fn() -> M>,
 }
@@ -154,9 +154,9 @@ impl<M: Streams> Tables<M> {
         ops.release = Some(calls::release::<M>);
         ops.connect = Some(calls::connect::<M>);
         ops.listen = Some(calls::listen::<M>);
-        // `accept` and `shutdown` are the module's even without a companion, since a call may begin
-        // before there is a companion. TCP's own `accept` would then wake up for a companion's
-        // connections in vain, and TCP's own `shutdown` would stop only one of the two listeners.
+        // `accept` and `shutdown` are the module's even without a companion, since the descriptor
+        // may get a companion while a call runs. A companion's connections would wake TCP's own
+        // `accept` in vain. TCP's own `shutdown` would stop only one of the two listeners.
         ops.accept = Some(calls::accept::<M>);
         // For the new connection's address, the core calls `getname` of the table through which
         // `accept` was called.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Options of TCP and IP on a descriptor with a companion. The options are set on TCP's socket in
-//! front of the companion. This file applies them to the companion, rejects those that only TCP
+//! Options of TCP and IP on a descriptor that a TCP socket and its companion share. The options are
+//! set on the TCP socket. This file applies them to the companion, rejects those that only TCP
 //! supports, and reports the values that belong to the companion's connection.
 //!
 //! C header: [`include/linux/tcp.h`](srctree/include/linux/tcp.h)
@@ -80,12 +80,12 @@ impl<M: Streams> StreamCall<'_, M> {
     /// Returns whether `TCP_CORK` is set.
     #[inline]
     pub(super) fn is_corked(&self) -> bool {
-        // SAFETY: The socket is TCP's; a single load of a byte.
+        // SAFETY: The socket is TCP's, and the function makes a single load of a byte.
         unsafe { bindings::tcp_is_corked(self.sock().as_ptr()) }
     }
 
     fn is_nodelay(&self) -> bool {
-        // SAFETY: The socket is TCP's; a single load of a byte.
+        // SAFETY: The socket is TCP's, and the function makes a single load of a byte.
         unsafe { bindings::tcp_is_nodelay(self.sock().as_ptr()) }
     }
 
