@@ -24,15 +24,15 @@ pub(crate) struct Limits {
 }
 
 impl Limits {
-    /// The minimum that the core accepts. The receive buffer has room for one packet of the usual
-    /// Ethernet size with its overhead, and the send buffer has room for two.
+    /// The smallest limits that the core accepts. One packet of the usual Ethernet size, with its
+    /// overhead, fits into the receive buffer, and two such packets fit into the send buffer.
     pub(crate) const MIN: Limits = Limits {
         send: bindings::ENET_SOCK_MIN_SNDBUF,
         receive: bindings::ENET_SOCK_MIN_RCVBUF,
     };
 
-    /// Returns the maximum limits for users: `net.core.wmem_max` and `net.core.rmem_max`. The
-    /// values of the initial namespace apply to all namespaces.
+    /// Returns the largest limits that users may set: `net.core.wmem_max` and `net.core.rmem_max`.
+    /// The values of the initial namespace apply to all namespaces.
     pub(crate) fn max() -> Self {
         // SAFETY: The variables are the core's and always exist. They are read in single loads, as
         // in the core.

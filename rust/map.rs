@@ -139,7 +139,7 @@ impl<P: Protocol> Map<P> {
             .compare_exchange(ptr::null_mut(), self.table.get(), Acquire, Relaxed)
             .map_err(|_| EINVAL)?;
         // A search that found the socket under its previous key may compare the key only now. So
-        // after a search, code that locks the socket checks the peer again.
+        // code that locks a socket which a search found must check the peer again.
         for (word, value) in entry.key.iter().zip(key) {
             word.store(*value, Relaxed);
         }
@@ -150,9 +150,9 @@ impl<P: Protocol> Map<P> {
             Ok(()) => {
                 // The map keeps this reference.
                 forget(held);
-                // Pairs with the fence of `for_each_held`. Both fences are needed. Otherwise each
-                // processor could read the other's data before its own store is visible to the
-                // other processor.
+                // Pairs with the fence of `for_each_held`. Without both fences, each processor
+                // could read the other's data before its own store is visible there. Then both
+                // would miss the other's change.
                 fence(SeqCst);
                 Ok(())
             }
@@ -235,8 +235,8 @@ impl<P: Protocol> Map<P> {
     }
 
     /// Calls `look` in a read section for every socket from `from` on, and calls `act` outside of
-    /// the section with each result. `from` moves past each socket for which `look` returned
-    /// `None`.
+    /// the section with each value that `look` returned. `from` moves past each socket for which
+    /// `look` returned `None`.
     fn visit<T>(
         &self,
         from: &mut Walk,

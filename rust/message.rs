@@ -35,8 +35,8 @@ struct Report {
     offender: [u8; ADDRESS],
 }
 
-/// The priority, mark and send time of a send call's frames, which come from the call's control
-/// messages or else from the socket's options.
+/// The priority, mark and send time of a send call's frames. They come from the call's control
+/// messages, or else from the socket's options.
 pub(crate) struct Cookie(bindings::sockcm_cookie);
 
 impl Cookie {
@@ -78,8 +78,8 @@ impl Message<'_> {
         unsafe { ptr::addr_of_mut!((*self.raw).msg_iter) }
     }
 
-    /// Returns the address passed to a send call, which may be empty, or `None` if no address was
-    /// passed.
+    /// Returns the address passed to a send call, or `None` if no address was passed. The address
+    /// may be empty.
     #[inline]
     pub(crate) fn name(&self) -> Option<&[u8]> {
         // SAFETY: The core has copied `msg_namelen` bytes of address into kernel memory.
@@ -207,12 +207,12 @@ impl Message<'_> {
     }
 
     /// Delivers the report at the head of the socket's error queue (`MSG_ERRQUEUE`). The user gets
-    /// at most `len` bytes of the reported packet, and the error as a control message of type
-    /// `kind` and level `level`. Returns the number of bytes delivered.
+    /// at most `len` bytes of the reported packet. A control message of type `kind` and level
+    /// `level` contains the error. Returns the number of bytes delivered.
     ///
-    /// The packet's headers are not parsed. A companion's reports have the form of TCP's, in which
-    /// the error is followed by the address of the host that caused it. No host causes these
-    /// reports, so the address is all zeroes.
+    /// The packet's headers are not parsed. The reports of a companion, which shares a TCP socket's
+    /// descriptor, have the form of TCP's reports: the address of the host that caused the error
+    /// follows the error. No host causes a companion's reports, so this address is all zeroes.
     ///
     /// # Errors
     ///

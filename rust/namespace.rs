@@ -40,7 +40,7 @@ impl Net {
 /// The functions that the kernel calls for each namespace, filled in by [`Registration::new`]. The
 /// kernel keeps this structure while the registration lasts.
 pub(crate) struct Operations<T: PerNet> {
-    /// Whether there is or was a registration. Only that registration writes the other fields.
+    /// Whether a registration has begun. Only the first registration writes the other fields.
     taken: AtomicBool,
     ops: UnsafeCell<bindings::pernet_operations>,
     id: UnsafeCell<kernel::ffi::c_uint>,
@@ -85,9 +85,9 @@ pub(crate) unsafe trait PerNet: Sync + Sized + 'static {
     /// Returns the state of `net`.
     #[inline]
     fn of(net: &Net) -> &Self {
-        // SAFETY: As long as a reference keeps a namespace open to sockets and devices, the state
-        // made by `init` exists. `exit` drops it when nothing is left in the namespace, or when the
-        // registration ends, and the implementation promises not to call `of` after `exit`.
+        // SAFETY: `init` made the state. `exit` drops it when no socket or device is left in the
+        // namespace, so nothing can ask for it any more, or when the registration ends. The
+        // implementation promises not to call `of` after that.
         unsafe {
             let id = *Self::operations().id.get();
             &*bindings::net_generic(net.as_ptr(), id).cast::<Self>()
@@ -116,8 +116,8 @@ impl<T: PerNet> Registration<T> {
     ///
     /// `EEXIST` on a second call, and the errors of [`PerNet::new`].
     pub(crate) fn new(_module: &'static ThisModule) -> Result<Self> {
-        // On every architecture the core's memory is aligned for 64-bit words, but not for larger
-        // types.
+        // The core allocates memory that is aligned for 64-bit words on every architecture, but not
+        // for larger types.
         const { assert!(mem::align_of::<T>() <= mem::align_of::<u64>()) };
         let operations = T::operations();
         if operations.taken.swap(true, Relaxed) {

@@ -12,7 +12,7 @@ use kernel::ffi::{c_int, c_ulong, c_void};
 /// A kernel function that adds a block to a chain, or removes a block from it.
 type Change = unsafe extern "C" fn(*mut bindings::notifier_block) -> c_int;
 
-/// A function that the chain calls.
+/// A function that a notifier chain calls.
 type Callback = unsafe extern "C" fn(*mut bindings::notifier_block, c_ulong, *mut c_void) -> c_int;
 
 /// A block in a chain. Dropping this value removes the block from the chain.
@@ -27,8 +27,8 @@ impl Notified {
     /// # Safety
     ///
     /// `register` adds a block to a chain that may call `call`, or fails and leaves the block in no
-    /// chain. `unregister` removes a block from the same chain, waits for the calls that run, and
-    /// may be called where the value is dropped.
+    /// chain. `unregister` removes a block from the same chain, waits for running calls, and may be
+    /// called where the value is dropped.
     ///
     /// # Errors
     ///

@@ -91,11 +91,11 @@ impl PageRing {
         }
     }
 
-    /// Makes `pages` offer bytes to write to. These bytes are the rest of the page in `pages`, a
-    /// page of the ring without other references, or a new page. A full page is added to the ring.
-    /// The ring keeps at most twice `bytes`: once for the bytes in flight, and once for bytes that
-    /// are free or still held by a receiver on this host. Returns `false` if there is no memory.
-    /// The task may sleep.
+    /// Makes the page fragment `pages` point to bytes that may be written. These are the rest of
+    /// its page, a page of the ring without other references, or a new page. A full page is added
+    /// to the ring. The ring keeps at most twice `bytes`: once for the bytes in flight, and once
+    /// for bytes that are free or still held by a receiver on this host. Returns `false` if there
+    /// is no memory. The task may sleep.
     ///
     /// # Safety
     ///
@@ -121,9 +121,10 @@ impl PageRing {
     }
 
     /// Keeps a full page, and returns a page of the ring without other references, if it finds one.
-    /// A page with other references keeps its place in the ring. Otherwise, with more bytes in
-    /// flight than the ring holds, each page would be freed just before it could be reused. If
-    /// kernel code limits the allocations of a socket, that socket has no ring.
+    /// The full page does not replace a page that has other references. If it did, with more bytes
+    /// in flight than the ring holds, each page would be freed just before it could be reused. If
+    /// kernel code has changed the socket's allocation flags, frees the full page and returns
+    /// `None`.
     fn exchange(&mut self, full: Page, bytes: u32, context: Context) -> Option<Page> {
         if !matches!(context, Context::Task(flags) if flags.is_default()) {
             return None;

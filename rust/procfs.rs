@@ -91,9 +91,9 @@ impl Output {
         let bytes = line.as_bytes();
         // SAFETY: `file` is valid while it is being shown.
         let fits = bytes.len() < unsafe { bindings::seq_room(self.file) };
-        // If the first line of a record does not fit, it is passed to the core all the same. The
-        // core then knows that the record needs more room. A later line must not be passed in this
-        // case, because the record would lose its previous lines.
+        // The first line of a record is passed to the core even if it does not fit, so that the
+        // core gives the record more room. A later line that does not fit must not be passed,
+        // because the record would lose its previous lines.
         if fits || !self.begun {
             // SAFETY: `file` is valid while it is being shown, and `bytes` is borrowed.
             unsafe { bindings::seq_write(self.file, bytes.as_ptr().cast(), bytes.len()) };
@@ -117,7 +117,7 @@ impl Output {
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Place {
     /// The part of the file that the next line belongs to. Each [`Show`] defines its own parts,
-    /// such as a header and one table each.
+    /// such as one part for the header and one for each table.
     pub(crate) part: u32,
     /// The position in that part.
     pub(crate) walk: Walk,
@@ -149,7 +149,7 @@ pub(crate) trait Show: 'static {
 
 /// A file that can also be written.
 pub(crate) trait Edit: Show {
-    /// Handles the text of one `write` call, whose caller may configure the namespace's network.
+    /// Handles the text of one `write` call. The caller has `CAP_NET_ADMIN` over the namespace.
     ///
     /// # Errors
     ///
