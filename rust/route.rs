@@ -50,7 +50,7 @@ pub(crate) enum NoHop {
     NoNeighbour { ifindex: u32, source: IpAddr },
 }
 
-/// Returns an IPv4 address in the form that the core's functions take.
+/// Returns an IPv4 address as the word in network byte order that the core's functions take.
 fn word(ip: Ipv4Addr) -> u32 {
     u32::from_ne_bytes(ip.octets())
 }
@@ -158,8 +158,8 @@ impl Drop for Route {
 /// Returns whether two conditions hold. First, on `device`, the neighbour with address `ip` has the
 /// Ethernet address `mac`. Second, packets to `ip` from this host's address `own` would leave by
 /// `device` without a gateway. The neighbour table alone does not show the second condition: the
-/// core enters the sender of every solicitation or request, even if the sender's address is of
-/// another network.
+/// core adds the sender of every solicitation or request to the table, even if the sender's address
+/// is of another network.
 pub(crate) fn is_neighbour(device: &Device, ip: IpAddr, own: IpAddr, mac: Mac) -> bool {
     neighbour(device, ip) == Some(mac)
         && Route::back(device, ip, own).is_some_and(|r| r.is_on_link())
@@ -185,7 +185,7 @@ pub(crate) fn resolve(device: &Device, ip: IpAddr) {
 }
 
 /// Sends a solicitation from `source` to the neighbour with IPv6 address `ip` on `device`, and to
-/// no one else, so that the neighbour learns the Ethernet address of `source`. The core's own
+/// no one else. The neighbour learns the Ethernet address of `source` from it. The core's own
 /// solicitations come from the link-local address, unless a packet waits for the answer. As in the
 /// core, nothing is sent unless `source` is an address of `device` that is known to be unique. Does
 /// nothing for IPv4, whose requests come from an address of the destination's network. Must be
@@ -210,11 +210,11 @@ pub(crate) fn introduce(device: &Device, ip: IpAddr, source: IpAddr) {
 pub(crate) fn is_resolving(device: &Device, ip: IpAddr) -> bool {
     let device = device.as_ptr();
     match ip {
-        // SAFETY: The device is valid. The function reads an entry in a single load, in a read
-        // section.
+        // SAFETY: The device is valid. The function reads the entry's state in a single load, in a
+        // read section.
         IpAddr::V4(ip) => unsafe { bindings::neighbour_is_resolving(device, word(ip)) },
         // SAFETY: The device is valid, and the function reads the 16 bytes of the address. It reads
-        // an entry in a single load, in a read section.
+        // the entry's state in a single load, in a read section.
         IpAddr::V6(ip) => unsafe {
             bindings::neighbour6_is_resolving(device, ip.octets().as_ptr())
         },
@@ -304,11 +304,12 @@ fn is_own6(device: &Device, ip: Ipv6Addr, strict: bool) -> bool {
 }
 
 impl RawSock {
-    /// Returns the route from `from` to port `port` of `to`, and the local address of its packets.
+    /// Returns the route from `from` to port `port` of `to`, and the source address of packets on
+    /// it.
     fn route(&self, from: Ipv4Addr, to: Ipv4Addr, port: u16) -> Option<(Route, Ipv4Addr)> {
         let mut source = word(from);
-        // SAFETY: By the invariant of `RawSock`, the socket is valid. The function reads only
-        // generic fields of it, and returns a route that is ours, or an error.
+        // SAFETY: By the invariant of `RawSock`, the socket is valid. The function reads fields of
+        // Internet sockets only if it is one. It returns a route that is ours, or an error.
         let route =
             unsafe { bindings::route_output(self.as_ptr(), &mut source, word(to), port.to_be()) };
         found(route).map(|route| (Route::V4(route), Ipv4Addr::from(source.to_ne_bytes())))
@@ -370,10 +371,11 @@ impl RawSock {
         }
         let section = rcu::Read::enter();
         let device = route.device(&section);
-        // The source must be an address of this device. The IPv6 look-up also succeeds for the
-        // address of another host, to which a transparent proxy may bind, while the IPv4 look-up
-        // fails for it. And the host does not answer IPv6 solicitations for an address of another
-        // of its devices, so the destination could not learn the Ethernet address.
+        // The source must be an address of this device. A transparent proxy may bind to the address
+        // of another host: the IPv4 look-up fails for such a source, but the IPv6 look-up succeeds.
+        // An address of another device of this host does not do either. The host does not answer
+        // IPv6 solicitations for it on this device, so the destination could not learn the Ethernet
+        // address.
         if matches!(source, IpAddr::V6(source) if !is_own6(device, source, true)) {
             return Err(NoHop::NotOnLink);
         }

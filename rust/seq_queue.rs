@@ -23,8 +23,8 @@ pub(crate) trait Sequenced: Note {
     fn count(&self) -> u16;
 }
 
-/// A queue of buffers that each carry a value of type `N`, and the position `place` where the last
-/// search ended.
+/// A queue of buffers, each of which carries a value of type `N`. The queue also stores the
+/// position `place` where the last search ended.
 ///
 /// # Invariants
 ///

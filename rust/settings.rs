@@ -119,8 +119,8 @@ impl RawSock {
 
     /// Returns whether queueing disciplines need this socket as the owner of its frames. They need
     /// it to report frames that are too late (`SO_TXTIME`), or to pace frames
-    /// (`SO_MAX_PACING_RATE`). Frames with timestamps need an owner, too, but this does not
-    /// consider timestamps.
+    /// (`SO_MAX_PACING_RATE`). Frames with timestamps need an owner, too, but this function does
+    /// not consider timestamps.
     #[inline]
     pub(crate) fn owns_frames(&self) -> bool {
         // SAFETY: The socket is valid. The field is read in a single load, as the core reads it.
@@ -201,7 +201,7 @@ impl RawSock {
         }
     }
 
-    /// Copies to a new TCP socket the options that a child of `listener` inherits.
+    /// Gives this new TCP socket the options that a child of `listener` inherits.
     ///
     /// # Safety
     ///
@@ -229,8 +229,8 @@ impl RawSock {
 }
 
 impl<P: Protocol> Sock<P> {
-    /// Copies the options of `front`, of which this socket is the companion. Returns `SO_RCVLOWAT`
-    /// if the option has changed, so that the protocol can apply it.
+    /// Copies the options of `front`, the TCP socket whose descriptor this companion shares.
+    /// Returns `SO_RCVLOWAT` if the option has changed, so that the protocol can apply it.
     ///
     /// Wakes writers if the send buffer has become larger. The core already woke writers when it
     /// raised `SO_SNDBUF` of `front`. But since then a writer may have run, found the limit of this
@@ -241,8 +241,8 @@ impl<P: Protocol> Sock<P> {
         // SAFETY: The lock is held.
         unsafe {
             self.copy_options(front);
-            // The flag is always set, because it only permits `SIGIO`. The core also checks the
-            // descriptor's list of `SIGIO` owners.
+            // The flag is set unconditionally, because it only permits `SIGIO`. The core sends the
+            // signal to the owners that the descriptor lists.
             bindings::sock_set_flag(self.as_ptr(), bindings::sock_flags_SOCK_FASYNC);
             bindings::sk_inherit_busy_poll(self.as_ptr(), front.as_ptr());
             // The queueing discipline reads the rate from `sk_pacing_rate`. TCP computes this rate

@@ -20,8 +20,8 @@ use kernel::ffi::c_int;
 
 mod alloc;
 
-/// The processor of a frame's sender, which the frame records (`skb->sender_cpu`). Together with
-/// the flow's hash, the processor selects the transmit queue of the device, and of each lower
+/// The processor on which a frame's sender runs. The frame records it (`skb->sender_cpu`). Together
+/// with the flow's hash, the processor selects the transmit queue of the device, and of each lower
 /// device.
 #[derive(Clone, Copy)]
 pub(crate) struct Processor(u32);
@@ -55,8 +55,7 @@ pub(crate) trait Note: Copy {
     fn from_words(words: Words) -> Self;
 }
 
-/// The type of the end of a buffer's data. On 64-bit machines, it is an offset into the buffer's
-/// memory.
+/// The type of `skb->tail` and `skb->end`: on 64-bit machines, an offset from `skb->head`.
 type Offset = bindings::sk_buff_data_t;
 
 /// An `sk_buff` borrowed from its owner: an [`Skb`] or a queue.
@@ -194,7 +193,7 @@ impl Buffer {
         unsafe { bindings::skb_has_time(self.as_ptr()) }
     }
 
-    /// Returns the value stored with the buffer.
+    /// Returns the value that the protocol has stored in the buffer's control block.
     #[inline]
     pub(crate) fn note<N: Note>(&self) -> N {
         // SAFETY: `cb` has 48 bytes and is aligned to 8, and every bit pattern is a valid value of
@@ -210,7 +209,7 @@ impl Buffer {
         unsafe { Skb::from_raw(bindings::skb_clone(self.as_ptr(), context.gfp())) }
     }
 
-    /// Returns a copy whose header may be written.
+    /// Returns a copy with its own data, so that its header may be written.
     pub(crate) fn copy(&self, context: Context) -> Option<Skb> {
         // SAFETY: By the invariant of `Buffer`, the buffer is valid. The function returns null, or
         // a new buffer that is ours.
@@ -243,8 +242,8 @@ impl Buffer {
         unsafe { bindings::skb_copy_bits(self.as_ptr(), offset, to.as_mut_ptr().cast(), len) == 0 }
     }
 
-    /// Returns `offset` and `len` as the kernel's functions expect them, if the whole range is
-    /// data.
+    /// Returns `offset` and `len` as the integers that the kernel's functions take. Returns `None`
+    /// unless the whole range is data.
     #[inline]
     pub(super) fn span(&self, offset: usize, len: usize) -> Option<(c_int, c_int)> {
         let end = offset.checked_add(len)?;
@@ -340,7 +339,7 @@ impl Buffer {
     }
 
     /// Advances the start of the data by `n` bytes. Does nothing if fewer than `n` bytes are
-    /// linear. The bytes that [`Self::header`] returned are linear.
+    /// linear. The bytes of a header that [`Self::header`] returned are always linear.
     #[inline]
     pub(crate) fn pull(&mut self, n: usize) {
         let skb = self.as_ptr();
@@ -424,7 +423,7 @@ impl Buffer {
 
     /// Appends `bytes` to the linear data. Returns `false` if the tailroom is too short, or if a
     /// clone shares the tailroom.
-    // Inlined, so that a header is a few stores and not a call.
+    // Inlined, so that writing a header takes a few stores and not a call.
     #[inline(always)]
     pub(crate) fn put(&mut self, bytes: &[u8]) -> bool {
         if !self.takes(bytes.len()) {
@@ -522,7 +521,7 @@ impl Buffer {
         unsafe { bindings::skb_set_cookie(self.as_ptr(), sock.as_ptr(), cookie.as_ptr()) };
     }
 
-    /// Gives a frame of `sock` its priority, mark and flow hash, and records the sender's
+    /// Gives a frame the priority, mark and flow hash of `sock`, and records the sender's
     /// processor.
     #[inline]
     pub(crate) fn set_class(&mut self, sock: &RawSock, sender: Processor) {
@@ -545,7 +544,7 @@ impl Buffer {
 
 /// An owned socket buffer. Dropping the value frees the buffer as a dropped packet without a stated
 /// reason, which suits buffers made useless by an error. [`Self::refuse`] and [`Self::purge`] state
-/// a reason to drop monitors. [`Self::consume`] does not count as a drop.
+/// a reason, which tools that monitor drops can show. [`Self::consume`] does not count as a drop.
 ///
 /// # Invariants
 ///
@@ -615,8 +614,8 @@ impl Skb {
     ///
     /// # Safety
     ///
-    /// The buffer [is plain](Self::renew_plain), and has at least this
-    /// [`capacity`](Self::capacity).
+    /// The buffer [is plain](Self::renew_plain), and its [`capacity`](Self::capacity) is at least
+    /// `headroom`.
     #[inline]
     pub(super) unsafe fn clear(&self, headroom: usize) {
         let skb = self.as_ptr();

@@ -57,7 +57,7 @@ impl SkbPool {
 
     /// Returns an empty buffer with `headroom` bytes in front and room for `size` bytes of data. If
     /// the top buffer does not fit, frees it and returns `None`. The buffers below it are not
-    /// tried, since they were not allocated for that size either.
+    /// tried: like the top buffer, they were allocated for another size.
     #[inline]
     pub(crate) fn take(&mut self, headroom: usize, size: usize) -> Option<Skb> {
         let skb = self.pop()?;

@@ -70,7 +70,7 @@ pub(crate) trait Protocol: Sized + 'static {
     type State: Default + Send;
     /// The type of a value that each socket stores beside its links, for the owner of the
     /// [`SockLists`](super::sock_list::SockLists) that the socket belongs to. For instance, a
-    /// scheduler keeps its state of the socket there.
+    /// scheduler keeps its data about the socket there.
     type Slot: Default + Send;
     /// Whether the protocol wakes writers itself. If so, a packet that leaves its device does not
     /// wake them (`SOCK_USE_WRITE_QUEUE`).
@@ -230,7 +230,7 @@ impl RawSock {
         unsafe { bindings::sk_wmem_alloc_get(self.as_ptr()).max(0) as u32 }
     }
 
-    /// Returns the memory of the stream's write queue, in bytes (`sk_wmem_queued`).
+    /// Returns the counter of the write queue's memory, in bytes (`sk_wmem_queued`).
     #[inline]
     pub(crate) fn write_queued(&self) -> &AtomicU32 {
         // SAFETY: The field is an aligned word in a valid socket. The lock's owner writes it, and
@@ -309,8 +309,8 @@ impl RawSock {
 ///
 /// # Invariants
 ///
-/// `raw` is a valid socket that was allocated by the table of `P`, with these fields behind it, and
-/// initialized. `state` is reached by the holder of the socket lock only.
+/// `raw` is a valid, initialised socket. The table of `P` allocated it with room for the fields
+/// behind it. `state` is reached by the holder of the socket lock only.
 #[repr(C)]
 pub(crate) struct Sock<P: Protocol> {
     raw: RawSock,

@@ -32,7 +32,7 @@ use core::{
 /// returns this field.
 pub(crate) unsafe trait Link<P: Protocol>: Sized + 'static {
     /// The type of a value that each socket stores beside its links, for the owner of the lists.
-    /// For instance, a scheduler keeps its state of the socket there.
+    /// For instance, a scheduler keeps its data about the socket there.
     type Slot: Default + Send;
     /// Returns the links of a socket.
     fn of(sock: &Sock<P>) -> &Links<P, Self>;
@@ -41,7 +41,7 @@ pub(crate) unsafe trait Link<P: Protocol>: Sized + 'static {
 /// The links for lists that store a value, the protocol's [`Slot`](Protocol::Slot), beside the
 /// links of each socket.
 pub(crate) enum SlotLink {}
-/// The links of a listener's lists of its children.
+/// The links for the lists in which a listener keeps its children.
 pub(crate) enum ChildLink {}
 
 // SAFETY: `links` belongs to this set of links alone.
@@ -190,8 +190,8 @@ impl<P: Protocol, const N: usize, L: Link<P>> SockLists<P, N, L> {
         Some(unsafe { &mut *links.slot.get() })
     }
 
-    /// Appends a socket that belongs to these lists to the list `list`, unless it is already in a
-    /// list or its last reference is gone.
+    /// Appends a socket that belongs to these lists to the list `list`. Does nothing if the socket
+    /// is already in a list, or if its last reference is gone.
     #[inline]
     pub(crate) fn push(&mut self, sock: &Sock<P>, list: usize) {
         let Some(links) = self.own(sock) else {

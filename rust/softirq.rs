@@ -18,7 +18,7 @@ use kernel::types::NotThreadSafe;
 pub(crate) struct Softirq<'a>(PhantomData<&'a ()>, NotThreadSafe);
 
 impl Softirq<'_> {
-    /// Returns the context in which the kernel has called the module.
+    /// Returns the evidence, for code that the kernel calls in this context.
     ///
     /// # Safety
     ///

@@ -105,8 +105,8 @@ impl Skb {
         // SAFETY: After the refill, the page has at least `whole` bytes from `offset` on, since
         // `whole` is at most a page. Only the task uses these bytes. The buffer takes over these
         // bytes and a reference to the page, and uses no other part of the page. The page is not in
-        // high memory, which the flags do not request. Without a buffer, `skb_free_frag` drops the
-        // reference.
+        // high memory, which the flags do not request. If `build_skb_here` fails, `skb_free_frag`
+        // drops the reference.
         unsafe {
             let head = bindings::page_frag_head(pages);
             let skb = bindings::build_skb_here(head, whole);
