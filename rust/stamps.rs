@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Timestamps of sent data (`SO_TIMESTAMPING`). A request for a timestamp is in the part that a
-//! buffer shares with its clones, as in TCP. The core takes a timestamp before the frame enters the
-//! queueing discipline, and the driver takes one when the frame is sent. Both queue a report for
-//! the buffer's socket. The protocol reports acknowledgements.
+//! Timestamps of sent data (`SO_TIMESTAMPING`). As in TCP, a request for a timestamp is stored in
+//! the part that a buffer shares with its clones. The core takes a timestamp before the frame
+//! enters the queueing discipline, and the driver takes one when the frame is sent. Both queue a
+//! report for the buffer's socket. The protocol reports acknowledgements.
 //!
 //! C headers: [`include/linux/skbuff.h`](srctree/include/linux/skbuff.h) (`SKBTX_*`),
 //! [`net/core/skbuff.c`](srctree/net/core/skbuff.c) (`__skb_tstamp_tx`)
@@ -53,8 +53,8 @@ impl StampRequest {
         self.flags == 0
     }
 
-    /// Counts `bytes` bytes that a call on the stream `sock` has sent, and returns the request for
-    /// a timestamp of the last byte, if any.
+    /// Counts the `bytes` bytes that a call on the stream `sock` has sent. Returns the request for
+    /// a timestamp of the last byte, if there is one.
     pub(crate) fn stamp_bytes(self, sock: &RawSock, bytes: u32) -> Option<Stamp> {
         let mut number = 0;
         if self.flags & ENET_STAMP_NUMBERS != 0 {
@@ -247,8 +247,9 @@ impl Buffer {
 
 impl Skb {
     /// Makes `sock` the owner of the frame until the frame has been sent or is received on this
-    /// host. The owner gets the reports. Does nothing if the last reference to `sock` is gone, or
-    /// while the module is being unloaded. Call this before `set_class`.
+    /// host. The owner gets the reports on the frame, such as timestamps. Does nothing if the last
+    /// reference to `sock` is gone, or while the module is being unloaded. Call this before
+    /// `set_class`.
     ///
     /// The owner is never the socket in front of a companion. The owner's flags decide whether a
     /// report contains the frame, and are read when the report is queued. If the owner were TCP's

@@ -29,8 +29,8 @@ use core::{
     },
 };
 
-/// A link that puts sockets into tables. A socket has two links. By means of each link, the socket
-/// can be in at most one table at a time.
+/// A link that puts sockets into tables. A socket has two links. Each link can put the socket into
+/// one table at a time.
 ///
 /// # Safety
 ///
@@ -39,7 +39,7 @@ use core::{
 pub(crate) unsafe trait Link: 'static {
     /// Offset of the node in `struct sock`.
     const OFFSET: usize;
-    /// Returns the membership of a socket in the table that contains it by means of this link.
+    /// Returns the membership of a socket in the table into which this link puts the socket.
     fn member(memberships: &Memberships) -> &Membership;
 }
 
@@ -69,8 +69,8 @@ unsafe impl Link for PortLink {
     }
 }
 
-/// The table that a socket is in, identified by the table's first bucket, or null. Written with the
-/// table locked.
+/// The table that a socket is in, identified by the table's first bucket, or null if the socket is
+/// in no table. Written with the table locked.
 #[derive(Default)]
 pub(crate) struct Membership(AtomicPtr<Bucket>);
 

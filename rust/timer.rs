@@ -88,7 +88,7 @@ impl<P: Protocol> Sock<P> {
     }
 }
 
-/// Ensures that the timer of a socket without references does not run again.
+/// Cancels the timer of a socket without references, and waits for a running callback.
 ///
 /// # Safety
 ///

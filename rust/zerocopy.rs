@@ -32,7 +32,7 @@ const SOCK_STREAM: u32 = bindings::sock_type_SOCK_STREAM;
 ///
 /// # Invariants
 ///
-/// `raw` is valid as long as the call runs, because this value holds a reference to the notice
+/// `raw` is valid as long as the call runs. Either this value holds a reference to the notice
 /// (`own`), or the code that made the call holds one.
 pub(super) struct Notice {
     raw: NonNull<bindings::ubuf_info>,
@@ -74,8 +74,8 @@ impl RawSock {
 }
 
 impl<P: Protocol> Sock<P> {
-    /// Sets whether `MSG_ZEROCOPY` has an effect. The core rejects `SO_ZEROCOPY` on sockets of
-    /// families that it does not know.
+    /// Sets whether `MSG_ZEROCOPY` has an effect. The protocol must do this itself, since the core
+    /// rejects `SO_ZEROCOPY` for families that it does not know.
     pub(crate) fn set_sends_in_place(&self, on: bool) {
         let _guard = self.lock();
         // SAFETY: The lock, which guards the socket's flags, is held.
@@ -101,9 +101,9 @@ impl Message<'_> {
         may && self.flags() & MSG_SPLICE_PAGES == 0
     }
 
-    /// Gives a send call of `len` bytes on `sock`, which the caller has locked, a notice. From now
-    /// on, buffers refer to the call's pages. Does nothing if the bytes [may
-    /// not](Self::may_stay_in_place) stay in place.
+    /// Attaches a notice (completion notification) to a send call of `len` bytes on `sock`. The
+    /// caller has locked `sock`. From now on, buffers refer to the call's pages. Does nothing if
+    /// the bytes [may not](Self::may_stay_in_place) stay in place.
     ///
     /// If the bytes are appended to `last`, the call shares the notice of `last` where possible.
     ///
@@ -133,7 +133,8 @@ impl Message<'_> {
         let raw = unsafe {
             let front = sock.front();
             let own = front == sock.as_ptr();
-            // The notice refers to the socket as long as any buffer refers to the notice.
+            // The notice refers to the socket as long as any buffer refers to the notice. So the
+            // socket must hold the module.
             if own && !P::vtable().pin(sock) {
                 return Err(ENOBUFS);
             }
@@ -155,7 +156,8 @@ impl Message<'_> {
         self.notice.is_some()
     }
 
-    /// Makes the notice report that bytes were copied all the same (`SO_EE_CODE_ZEROCOPY_COPIED`).
+    /// Makes the notice report that bytes were copied in spite of `MSG_ZEROCOPY`
+    /// (`SO_EE_CODE_ZEROCOPY_COPIED`).
     #[inline]
     pub(crate) fn note_copy(&self) {
         if self.notice.is_some() {
@@ -173,8 +175,8 @@ impl Message<'_> {
         }
     }
 
-    /// Ends the use of the notice that [`begin_in_place`](Self::begin_in_place) gave the call, with
-    /// the socket still locked. Discards the notice unless the call has `sent` something.
+    /// Ends the call's use of the notice that [`begin_in_place`](Self::begin_in_place) attached.
+    /// The socket is still locked. Discards the notice unless the call has `sent` something.
     #[inline]
     pub(crate) fn end_in_place(&mut self, sent: bool) {
         if let Some(notice) = self.notice.take() {
@@ -245,7 +247,8 @@ impl Buffer {
     }
 
     /// Appends at most `len` bytes of a message [in place](Message::is_in_place), by reference to
-    /// the user's pages, like [`append`](Self::append). No clone shares the buffer.
+    /// the user's pages, like [`append`](Self::append). The caller has checked that no clone shares
+    /// the buffer.
     pub(super) fn append_in_place(
         &mut self,
         sock: &RawSock,
@@ -257,8 +260,8 @@ impl Buffer {
         };
         let queued = sock.write_queued().load(Relaxed);
         // SAFETY: All pointers are valid, the buffer is borrowed exclusively, and no clone shares
-        // it. The function charges the memory to `sock` only if `sock` is a stream. The type of
-        // `sock` is checked here. On failure the function leaves the buffer's data unchanged.
+        // it. The function charges the memory to `sock` only if `sock` is a stream, so the type is
+        // checked first. On failure the function leaves the buffer's data unchanged.
         let taken = unsafe {
             if u32::from((*sock.as_ptr()).sk_type) != SOCK_STREAM {
                 return Err(EOPNOTSUPP);
