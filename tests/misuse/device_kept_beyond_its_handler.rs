@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A handler keeps the receiving device of a frame, which may be freed after the handler returns.
+//! A handler keeps a frame's receiving device, which may be freed after the handler returns.
 
 use crate::net::device::Device;
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The queue of a datagram socket, which has its own lock, is accessed through the socket lock.
+//! The receive queue of a datagram socket is accessed through the socket lock, although the queue
+//! has a lock of its own.
 
 use crate::net::sock::{Datagram, Protocol, Sock};
 

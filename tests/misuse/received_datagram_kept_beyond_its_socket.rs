@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A received datagram is kept after the call that keeps the socket alive, although the datagram's
+//! A received datagram outlives the call that keeps its socket alive, although the datagram's
 //! memory may be charged to the socket.
 
 use crate::net::family::Closing;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Code assumes that it took a reference to a socket that it found in a map, although the socket's
-//! reference count may already have been zero. Then the socket would be freed twice.
+//! Code finds a socket in a map, and assumes that it could take a reference to the socket. But the
+//! socket's reference count may already be zero, and the socket would be freed twice.
 
 use crate::net::map::{Key, Map};
 use crate::net::rcu;

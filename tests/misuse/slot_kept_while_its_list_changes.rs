@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A list's slot in a socket stays borrowed while the socket is removed from the list. After that,
-//! another list may use the slot.
+//! A list's slot, which is part of a socket, stays borrowed while the socket is removed from the
+//! list. After the removal, another list may use the slot.
 
 use crate::net::sock::{Protocol, Sock};
 use crate::net::sock_list::SockLists;

@@ -13,13 +13,13 @@ const SENDERS: usize = 8;
 
 #[derive(Clone, Copy, Debug, Arbitrary)]
 enum Event {
-    /// A sender begins a transmission.
+    /// A sender announces a transmission, but no acknowledgement is due.
     Come(u8),
     /// A sender's connection ends.
     Go(u8),
-    /// A sender has an acknowledgement due.
+    /// An acknowledgement of a sender's data is due.
     Ask(u8),
-    /// A sender begins a transmission, and an acknowledgement for it is due.
+    /// A sender announces a transmission, and the acknowledgement of the announcement is due.
     Begin(u8),
     /// A sender's socket gets a priority.
     Prefer(u8, u8),

@@ -123,7 +123,7 @@ impl Packet {
     }
 }
 
-/// A receive queue whose packets cost 256 bytes.
+/// A receive queue, in which each packet costs 256 bytes.
 #[derive(Clone, Copy, Debug, Arbitrary)]
 struct Buffer {
     queued: u8,
@@ -235,8 +235,9 @@ impl World {
         let answers = !header.has(flags::SYN) || before == State::SynSent;
         let acknowledges = header.has(flags::ACK) && !header.has(flags::RST) && answers;
         let hold = header.len == 0 && header.flags == flags::ACK | flags::TXS;
-        // Until the peer has answered a skip, an acknowledgement of everything may acknowledge only
-        // skipped numbers. So it does not open the window.
+        // A skip asks the peer to count numbers as used that it has not received. Until the peer
+        // has answered, an acknowledgement of all numbers may count only skipped ones. So it does
+        // not open the window.
         let doubted = paused && header.ack == self.high && !outcome.cut;
         let hold = hold || doubted || header.is_skipped();
         if acknowledges && !refused && !hold && self.granted.before(header.ack) {
@@ -410,7 +411,7 @@ impl World {
         if numbered && !header.seq.before(self.high) {
             assert_eq!(header.seq, self.high, "no number is left out");
             self.high = header.seq.add(1);
-            // A window allows this many packets after the most recent acknowledgement.
+            // `window` is the number of packets that may follow the most recent acknowledgement.
             let config = self.socket.config;
             let granted = self.largest_grant.min(config.burst_length_max);
             let window = config.burst_length.max(granted).clamp(1, 0x7fff);
@@ -438,6 +439,7 @@ fn play(input: &mut Unstructured<'_>) -> Result<()> {
 ///
 /// If a property does not hold.
 pub fn esp_calls(data: &[u8]) {
-    // The error is ignored: input that ends within an event only lacks that event.
+    // The error is ignored: it only says that the input ends within an event. All earlier events
+    // have been played.
     let _ = play(&mut Unstructured::new(data));
 }

@@ -88,7 +88,7 @@ fn play(input: &mut Unstructured<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Fuzzes two engines and a neighbour.
+/// Fuzzes two engines and a neighbour that forges packets.
 ///
 /// # Panics
 ///

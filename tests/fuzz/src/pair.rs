@@ -31,7 +31,7 @@ enum Event {
     Steps(u8),
     /// Sets whether the program of one side reads data as soon as they arrive.
     Reader(bool, bool),
-    /// Sets whether other connections have the turn, which permits their peers to send.
+    /// Sets whether sockets of another device hold the turn (the permission to let a peer send).
     Turn(bool, bool),
     /// Makes all later packets of one side smaller by this number of bytes.
     Shrink(bool, u8),
@@ -65,7 +65,7 @@ impl Host {
     }
 }
 
-/// The faults that are still to come in each direction. Their number is limited, as on a wire that
+/// The faults that are still to come in each direction. Their number is limited, so the wire
 /// recovers.
 type Faults = Rc<RefCell<[VecDeque<Fate>; 2]>>;
 
@@ -254,7 +254,7 @@ impl Stage {
         self.check();
     }
 
-    /// Gives this side its turn, because other connections no longer have the turn.
+    /// Ends the turn of the other device's sockets, and gives this side's socket its turn.
     fn give_turn(&mut self, at: usize) {
         let side = &mut self.pair.sides[at];
         if std::mem::take(&mut side.device.held) {
@@ -332,6 +332,7 @@ fn play(input: &mut Unstructured<'_>) -> Result<()> {
 ///
 /// If a property does not hold.
 pub fn esp_pair(data: &[u8]) {
-    // The error is ignored: input that ends before it has described the hosts runs no test.
+    // The error is ignored: it only says that the input ends before it has described the hosts, so
+    // there is no test to run.
     let _ = play(&mut Unstructured::new(data));
 }
