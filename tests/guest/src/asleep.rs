@@ -190,7 +190,7 @@ pub fn left_asleep(sleepers: &[Sleeper]) -> Result<usize> {
 pub fn alias(socket: &Socket) -> ManuallyDrop<Socket> {
     // SAFETY: The descriptor is open now, and `ManuallyDrop` prevents a second close. A call after
     // the owner has closed the descriptor fails with EBADF, unless the number was reused. No caller
-    // here allows this.
+    // here lets the number be reused.
     ManuallyDrop::new(unsafe { Socket::from_raw_fd(socket.as_raw_fd()) })
 }
 

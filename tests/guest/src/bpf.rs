@@ -35,8 +35,9 @@ pub const fn load_byte(offset: u32) -> Instruction {
     instruction(0x30, 0, 0, offset)
 }
 
-/// An instruction that loads the VLAN tag from the packet's metadata. The tag is the priority and
-/// the number of the VLAN. The offset is `SKF_AD_OFF + SKF_AD_VLAN_TAG` of `<linux/filter.h>`.
+/// An instruction that loads the VLAN tag from the packet's metadata. The tag contains the frame's
+/// priority and the VLAN's number. The offset is `SKF_AD_OFF + SKF_AD_VLAN_TAG` of
+/// `<linux/filter.h>`.
 pub const LOAD_VLAN_TAG: Instruction = load_half((-0x1000_i32 + 44) as u32);
 
 /// Returns an instruction that skips the next one unless the accumulator is `k`.
@@ -69,8 +70,8 @@ pub fn attach(socket: &Socket, program: &[Instruction]) -> Result<()> {
     attach_as(socket, libc::SO_ATTACH_FILTER, program)
 }
 
-/// Attaches a classic program that passes only frames with the VLAN tag `tag`, which is the
-/// priority and the number of the VLAN.
+/// Attaches a classic program that passes only frames with the VLAN tag `tag`. The tag contains the
+/// frame's priority and the VLAN's number.
 ///
 /// # Errors
 /// The call's errno.
@@ -96,7 +97,7 @@ pub fn attach_to_port(socket: &Socket, program: &[Instruction]) -> Result<()> {
     attach_as(socket, libc::SO_ATTACH_REUSEPORT_CBPF, program)
 }
 
-/// Detaches the group's program by `SO_DETACH_REUSEPORT_BPF`.
+/// Detaches the program of the socket's reuseport group by `SO_DETACH_REUSEPORT_BPF`.
 ///
 /// # Errors
 /// The call's errno.
@@ -130,8 +131,8 @@ pub fn load_extended(result: i32) -> Result<OwnedFd> {
     load(SOCKET_FILTER, 0, result)
 }
 
-/// Attaches an XDP program that passes all packets to the driver of device `index` of this
-/// namespace, until the returned link is closed.
+/// Attaches an XDP program to the driver of device `index` of this namespace, until the returned
+/// link is closed. The program passes all packets.
 ///
 /// # Errors
 /// The errno of `bpf(2)`.

@@ -211,16 +211,17 @@ fn round_trip((client, server): &(Socket, Socket)) -> Result<()> {
 pub struct Churn {
     /// Number of connections opened, used and closed.
     pub made: u32,
-    /// Whether the next connection was refused for lack of a port, `EADDRNOTAVAIL`.
+    /// Whether the last attempt to connect failed for lack of a port, with `EADDRNOTAVAIL`.
     pub without_port: bool,
     /// The time that opening and closing all connections took.
     pub took: Duration,
-    /// The longest time by which a connection was started later than scheduled.
+    /// The longest delay of a connection's start, compared with the schedule.
     pub latest: Duration,
 }
 
-/// Opens `count` connections at `rate` per second, uses each both ways and closes it, the client
-/// first. Stops at the first connection that is refused for lack of a port.
+/// Opens `count` connections at `rate` per second. Sends a few bytes each way over each connection,
+/// and closes it, the client first. Stops at the first connection that is refused for lack of a
+/// port.
 ///
 /// # Errors
 /// If a call fails for another reason.

@@ -55,7 +55,7 @@ pub trait Work: std::fmt::Debug + Sync {
 pub struct Scenario {
     /// The scenario's name. It states the property under test.
     pub name: &'static str,
-    /// The time after which the scenario is taken to hang, and is killed.
+    /// The time after which the scenario counts as hanging and is killed.
     pub deadline: Duration,
     /// Whether the scenario needs a guest whose clock counts instructions. In other guests the host
     /// may stop a virtual processor for longer than the protocol's timers wait, and emulated
@@ -234,12 +234,12 @@ pub fn run(scenario: &Scenario) -> bool {
     let outcome = supervise(scenario, &mut notes);
     match &outcome {
         Ok(()) => {
-            // Such a note reports the result of a comparison, for the runner's table.
+            // A note with this prefix reports the result of a comparison, for the runner's table.
             if let Some(report) = notes.iter().find_map(|line| line.strip_prefix(REPORT)) {
                 println!("{}{}: {report}", REPORT, scenario.name);
             }
-            // Such a note reports the figures of one cell of the fault matrix: one kind of traffic
-            // over one faulty wire.
+            // A note with this prefix reports the figures of one cell of the fault matrix: one kind
+            // of traffic over one faulty wire.
             if let Some(figures) = notes.iter().find_map(|line| line.strip_prefix(FIGURES)) {
                 println!("# {}{figures}", FIGURES);
             }
@@ -342,7 +342,7 @@ fn in_child(scenario: &Scenario, notes: &mut Vec<String>) -> Outcome {
     }
 }
 
-/// Waits for the child, which stays a zombie; returns whether it ended in time.
+/// Waits for the child to end, but does not reap it; returns whether it ended in time.
 fn await_end(child: Pid, mut allowance: Allowance) -> Result<bool> {
     // SAFETY: `pidfd_open` takes two integers.
     let fd = check(unsafe { libc::syscall(libc::SYS_pidfd_open, child.as_raw(), 0) })?;

@@ -8,7 +8,7 @@ use std::os::unix::fs::OpenOptionsExt;
 
 use crate::prelude::*;
 
-/// The kernel's log from the time on at which this value was made.
+/// The kernel's log, beginning at the time at which this value was made.
 #[derive(Debug)]
 pub struct KernelLog(File);
 

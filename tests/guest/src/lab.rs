@@ -324,9 +324,10 @@ pub struct Lab {
     _switch: Option<Netns>,
 }
 
-/// Makes a host's device accept only single packets, like a real device. A veth pair accepts GSO
-/// packets whole. If a switch or queue dropped or damaged a GSO packet, it would affect all
-/// segments of the packet at once.
+/// Makes a host's device accept only single packets, like a real device, by switching SCTP's
+/// segmentation off: the module's GSO packets have SCTP's type. A veth pair otherwise accepts GSO
+/// packets whole. A switch or queue that dropped or damaged one would affect all its segments at
+/// once.
 ///
 /// # Errors
 /// If `ethtool` fails, with its message.

@@ -34,7 +34,7 @@ pub fn stream(host: &Host, family: i32, protocol: i32) -> Result<Socket> {
         .with_context(|| format!("a socket of family {family}, protocol {protocol}"))
 }
 
-/// Makes each host learn that the other takes mapped connections, by a first connection in each
+/// Makes each host learn that the other accepts mapped connections, by a first connection in each
 /// direction. Both connections send a query but do not wait for its answer, so TCP carries them.
 ///
 /// # Errors
@@ -44,7 +44,7 @@ pub fn make_known(lab: &Lab) -> Outcome {
     learn(&lab.b, (&lab.a, 1))
 }
 
-/// Makes `from` learn that the host `to` takes mapped connections. The address of `to` is
+/// Makes `from` learn that the host `to` accepts mapped connections. The address of `to` is
 /// 10.0.0.`number`.
 ///
 /// # Errors
@@ -61,7 +61,7 @@ pub fn learn(from: &Host, (to, number): (&Host, u8)) -> Outcome {
     knobs.set("mapped_wait", wait)
 }
 
-/// Gives the hosts addresses, and makes each learn that the other takes mapped connections.
+/// Gives the hosts addresses, and makes each learn that the other accepts mapped connections.
 ///
 /// # Errors
 /// When a call fails.

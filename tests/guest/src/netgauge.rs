@@ -47,7 +47,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Ignored because `kill` may fail if the server has ended by itself.
+        // The error is ignored: `kill` fails if the server has already ended.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

@@ -129,8 +129,8 @@ pub fn clock_counts(counts: bool) {
     COUNTED.store(counts, Ordering::Relaxed);
 }
 
-/// Returns how long a fixed computation takes in this guest at present. [`ALONE`] stands for the
-/// time that it takes on processors that do no other work.
+/// Returns how long a fixed computation takes in this guest at present. The result is [`ALONE`] if
+/// the processors do no other work.
 fn slowness() -> u32 {
     static MEASURED: Mutex<Option<(Instant, u32)>> = Mutex::new(None);
     if COUNTED.load(Ordering::Relaxed) {

@@ -89,7 +89,8 @@ pub fn wait_for_word(child: &mut Child, word: &str) -> Result<thread::JoinHandle
         said.push_str(&line);
         if line.contains(word) {
             return Ok(thread::spawn(move || {
-                // Ignored because output that cannot be read is only missing from the remarks.
+                // An error is ignored: the unreadable output is then missing from the remarks, and
+                // nothing else depends on it.
                 let _ = lines.read_to_string(&mut said);
                 said
             }));

@@ -301,7 +301,8 @@ impl Drop for Relay {
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::Relaxed);
         if let Some(worker) = self.worker.take() {
-            // Ignored because the panic hook has already reported a panic of the relay.
+            // The error is ignored: it means that the relay panicked, which the panic hook has
+            // already reported.
             let _ = worker.join();
         }
     }

@@ -109,7 +109,7 @@ impl Switch {
 
 impl Drop for Switch {
     fn drop(&mut self) {
-        // Ignored because the next [`Switch::up`] removes a switch that is left behind.
+        // The error is ignored: the next [`Switch::up`] removes a switch that is left behind.
         let _ = enet_switch(&["down"]);
     }
 }

@@ -85,13 +85,13 @@ pub struct Tracer {
 }
 
 impl Tracer {
-    /// Starts recording `events`, each a system or "system/event".
+    /// Starts recording `events`. Each has the form "system" or "system/event".
     ///
     /// # Errors
     /// If there is no such event, or no tracefs.
     pub fn start(events: &[&str]) -> Result<Self> {
         let directory = Path::new(TRACEFS).join("instances/scenario");
-        // Ignored because the instance exists only if a killed scenario has left it behind.
+        // The error is ignored: the instance exists only if a killed scenario has left it behind.
         let _ = fs::remove_dir(&directory);
         fs::create_dir(&directory).with_context(|| directory.display().to_string())?;
         let tracer = Self { directory };
@@ -108,7 +108,7 @@ impl Tracer {
         fs::write(&path, value).with_context(|| path.display().to_string())
     }
 
-    /// Returns whether `event`, "system/event", exists and is recorded.
+    /// Returns whether `event`, of the form "system/event", exists and is recorded.
     pub fn records(&self, event: &str) -> bool {
         let path = self.directory.join(format!("events/{event}/enable"));
         fs::read_to_string(path).is_ok_and(|text| text.trim() == "1")

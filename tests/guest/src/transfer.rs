@@ -85,8 +85,8 @@ pub fn send_until_enough(socket: &Socket, enough: &AtomicBool) {
             break;
         }
     }
-    // Tell the reader that the stream has ended. An error is ignored because the connection is then
-    // gone.
+    // Tell the reader that the stream has ended. The error is ignored: it means that the connection
+    // is gone.
     let _ = socket.shutdown(libc::SHUT_WR);
 }
 

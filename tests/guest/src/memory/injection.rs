@@ -71,8 +71,9 @@ impl Source {
         self.set("require-end", &end.to_string())
     }
 
-    /// Returns the function in which the kernel's own checkers allocate memory. The checkers handle
-    /// failures well, so failing their allocations would test nothing.
+    /// Returns the function in which a debugging facility of the kernel (kmemleak or the stack
+    /// depot) allocates memory. Fault injection skips these allocations, since their failure would
+    /// test nothing in the module.
     fn checker(self) -> &'static str {
         match self {
             Self::Slab => "__alloc_object",

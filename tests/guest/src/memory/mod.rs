@@ -25,7 +25,7 @@ pub fn is_clean(error: &io::Error) -> bool {
         .is_some_and(|errno| CLEAN.contains(&errno))
 }
 
-/// The results of a call whose allocations failed one after the other.
+/// The results of repeating a call, while a different one of its allocations fails each time.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tally {
     /// Number of the call's allocations.
