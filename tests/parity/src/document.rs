@@ -28,7 +28,8 @@ fn rows() -> BTreeSet<[String; 4]> {
 fn differences_are_those_of_the_document() {
     let mut declared = BTreeSet::new();
     for comparison in crate::comparisons() {
-        // The rows of sockets of IPv4 hold for those of IPv6, too.
+        // The table has no rows for mapped sockets of IPv6, because the rows for IPv4 hold for
+        // both.
         let name = comparison.name.replace("mapped_esp6_", "mapped_esp_");
         for known in comparison.differences {
             declared.insert([&name, known.what, known.inet, known.enet].map(String::from));

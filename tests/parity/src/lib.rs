@@ -66,8 +66,8 @@ pub enum Family {
     Mapped,
 }
 
-/// A deliberate difference between two protocols in one note, which is one result;
-/// `docs/sockets.md` gives its reason.
+/// A deliberate difference between two protocols in one note, which is the result of one call.
+/// `docs/sockets.md` gives the reason of each difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Difference {
     /// The label of the note in which the protocols differ.
@@ -144,7 +144,7 @@ impl Behaviour {
         Self::new(name, Kind::Message, Play::OnSide(play))
     }
 
-    /// Returns this behaviour, which then expects the deliberate `differences` between its
+    /// Returns this behaviour with `differences`, the deliberate differences between its two
     /// protocols.
     pub const fn differs(self, differences: &'static [Difference]) -> Self {
         Self {
@@ -312,9 +312,9 @@ impl Play {
     }
 }
 
-/// Runs a behaviour on both sides, one after the other, and compares the traces. Each side has a
-/// lab, which may be the same. The sides have sockets of `kind`: the first side of the family
-/// `Inet`, the second side of `family`. If `v6` is set, the Internet sockets use IPv6.
+/// Runs a behaviour on both sides, one after the other, and compares the traces. Both sides may use
+/// the same lab. The sockets are of `kind`. Their family is `Inet` on the first side, and `family`
+/// on the second. If `v6` is set, the Internet sockets use IPv6.
 ///
 /// # Errors
 /// If a call fails that must succeed on both sides, or the traces do not differ as declared.

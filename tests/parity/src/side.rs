@@ -305,7 +305,7 @@ impl<'a> Side<'a> {
         self.lab.a.queue("add", &slow)
     }
 
-    /// Ends [`Self::delay_begins`]; the queued frames are lost.
+    /// Ends the delay that [`Self::delay_begins`] started; the queued frames are lost.
     ///
     /// # Errors
     /// If `tc` fails, with its message.

@@ -164,8 +164,8 @@ impl Driven {
 }
 
 impl Trace {
-    /// Waits for a signal with the reason `wanted`. Adds to the trace the reasons of all signals
-    /// until then, but not how often each came.
+    /// Waits for a signal with the reason `wanted`. Adds to the trace the reasons of all signals up
+    /// to this one, but not how often each reason occurred.
     pub fn signals_until(&self, what: &str, driven: &Driven, wanted: &str) {
         let end = Instant::now() + patience();
         let mut reasons = BTreeSet::new();

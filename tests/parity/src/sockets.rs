@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
 //! Lists the behaviours of both stream and datagram sockets. A behaviour is a test that runs over
-//! two protocols: each of these runs over TCP and ESP, and over UDP and EDP.
+//! two protocols. Each behaviour in this list runs twice: over TCP and ESP, and over UDP and EDP.
 
 mod binding;
 mod filters;

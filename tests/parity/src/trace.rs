@@ -184,7 +184,7 @@ impl Trace {
     /// Waits until `poll(2)` reports all events of `wanted`, and until two polls in a row agree.
     /// Then adds to the trace all events that `poll` reports. Use this for a change that takes a
     /// moment: at the first poll, a timer on another processor may still be ending a connection. If
-    /// `wanted` is not reported within [`patience`], adds the events of that moment. They differ
+    /// `wanted` is not reported within [`patience`], adds the events of the last poll. They differ
     /// from the other side's events if the other side reported all of `wanted`.
     ///
     /// # Errors

@@ -86,8 +86,8 @@ fn datagram_poll_after_sending_to_an_unused_port(side: &Side<'_>, trace: &Trace)
     let socket = side.bound(&side.lab.a, 25)?;
     socket.connect_bytes(&side.far(25))?;
     trace.see("send", socket.send(b"anybody?", 0));
-    // If host `b` reports the unused port with an error message, the message arrives before these
-    // replies.
+    // If host `b` reports the unused port with an error message, the message arrives before the
+    // replies that are exchanged here.
     let (a, b) = side.datagrams(26)?;
     for _ in 0..3 {
         a.send(b"ping", 0)?;

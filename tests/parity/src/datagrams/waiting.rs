@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Compares calls that wait over UDP and over EDP: their time limits, signals, and the events that
-//! wake them.
+//! Compares UDP and EDP in calls that wait: their time limits, signals, and the events that wake
+//! them.
 
 use super::super::side::NOTHING;
 use super::super::signals::catch;

@@ -85,8 +85,8 @@ fn between(side: &Side<'_>, trace: &Trace) -> Outcome {
         see(trace, "connected", &mut ring, &client)?;
         client.receive_all(3)?;
         client.connect_bytes(&super::super::side::NOTHING)?;
-        // `SIOCOUTQ`, for the other direction, is left out, because for TCP it then returns a value
-        // that is not a number of bytes.
+        // `SIOCOUTQ`, for the other direction, is left out. On a disconnected TCP socket it returns
+        // a value that is not a number of bytes.
         trace.see("disconnected: in", ask(&mut ring, &client, SIOCINQ)?);
     }
     Ok(())

@@ -36,7 +36,7 @@ fn packets(side: &Side<'_>, socket: &Socket) -> anyhow::Result<u32> {
     }
 }
 
-/// Returns the number of packets that carry the bytes of these calls. All calls but the last have
+/// Returns the number of packets that carry the bytes of `calls`. All calls but the last have
 /// `MSG_MORE`, so that their bytes share a packet where they may. Bytes are held back for a limited
 /// time only, and a pause between two calls may be longer. So the function returns the smallest
 /// number of several tries.

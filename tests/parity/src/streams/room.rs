@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Compares when a stream of TCP or ESP becomes writable, because its send buffer has room again,
-//! and when that causes an edge.
+//! Compares TCP and ESP in two points: how much room in the send buffer makes a stream writable,
+//! and when new room causes an edge.
 
 use super::super::epoll::{events, Epoll};
 use super::waiting::small_stream;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Compares sending and receiving over TCP and ESP in states in which the call fails, and
-//! `SIGPIPE`.
+//! Compares send and receive calls over TCP and ESP that fail because of the socket's state. Also
+//! compares `SIGPIPE`.
 
 use std::io::IoSlice;
 

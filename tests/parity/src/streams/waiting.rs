@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Compares calls that wait over TCP and ESP: time limits, `MSG_DONTWAIT`, and the events that wake
-//! a call.
+//! Compares TCP and ESP in calls that wait: time limits, `MSG_DONTWAIT`, and the events that wake a
+//! call.
 
 use super::super::moments::await_poll;
 use super::super::Shown;
