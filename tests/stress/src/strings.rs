@@ -4,9 +4,9 @@
 //! `make bench` checks that none of these functions uses string instructions with steps of one
 //! byte. The emulator would count each of these steps as an instruction.
 //!
-//! Two calls differ only in the number of bytes that they set or copy. The difference of their
-//! costs is the figure. The guest's clock counts instructions, so a measured nanosecond is an
-//! instruction.
+//! Each figure is the difference between the costs of two calls. The calls differ only in the
+//! number of bytes that they set or copy. The guest's clock counts instructions, so a measured
+//! nanosecond is an instruction.
 
 use std::ffi::CStr;
 use std::os::unix::fs::FileExt as _;
@@ -16,8 +16,8 @@ use nix::sys::mman::{mmap_anonymous, munmap, MapFlags, ProtFlags};
 use guest::held_page::PAGE;
 use guest::prelude::*;
 
-/// The smaller of the two sizes that are timed, bytes. The kernel copies both sizes by the same
-/// instructions, but fewer bytes than these by others.
+/// The smaller of the two sizes that are timed, in bytes. The kernel uses the same instructions for
+/// both sizes, but would use others for still fewer bytes.
 const FEW: usize = 64;
 
 /// How many times each call is made. The result is the median of their times.
@@ -41,13 +41,13 @@ pub fn costs() -> Result<Vec<Cost>> {
         .open(name)?;
     let zeros = File::open("/dev/zero")?;
     let mut bytes = vec![0; PAGE];
-    // Allocates the file's page.
+    // This write allocates the file's page.
     file.write_all_at(&bytes, 0)?;
     let clear_user = per_byte(|count| Ok(zeros.read_exact_at(&mut bytes[..count], 0)?))?;
     let copy_to_user = per_byte(|count| Ok(file.read_exact_at(&mut bytes[..count], 0)?))?;
     let copy_from_user = per_byte(|count| Ok(file.write_all_at(&bytes[..count], 0)?))?;
-    // The kernel allocates a buffer of the requested size and sets it to zero. It copies the value
-    // into the buffer, and from there to the program.
+    // To return an attribute, the kernel allocates a buffer of the requested size and sets it to
+    // zero. It copies the value into the buffer, and from there to the program.
     set_attribute(FEW)?;
     let memset = per_byte(|count| get_attribute(count, FEW))?;
     let of = |count: usize| {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Maps the memory for arguments: an accessible region, followed by an inaccessible one. It
-//! contains no Rust object, so the kernel and other threads may write to it at any time, even while
-//! a call reads it.
+//! Maps the memory for arguments: an accessible region, followed by an inaccessible one. This
+//! memory contains no Rust object, so the kernel and other threads may write to it at any time,
+//! even while a call reads it.
 
 use std::ptr;
 

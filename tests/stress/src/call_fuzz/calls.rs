@@ -70,7 +70,7 @@ pub struct Caller<'a> {
     pub rng: Rng,
 }
 
-/// Lengths of arguments at or near which the module's behaviour changes.
+/// Lengths of arguments. The module's behaviour changes at or near each of these lengths.
 const LENGTHS: [usize; 16] = [
     0, 1, 2, 6, 11, 15, 16, 17, 128, 1483, 1489, 1494, 1500, 4096, 32768, ROOM,
 ];

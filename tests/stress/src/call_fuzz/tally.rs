@@ -72,7 +72,7 @@ impl Tally {
             let (began, good, bad) = (read(&self.began), read(&self.succeeded), read(&self.failed));
             let killed = began.saturating_sub(good + bad);
             let name = format!("{kind:?}").to_lowercase();
-            // Ignored because writing to a string does not fail.
+            // The result is ignored: writing to a string does not fail.
             let _ = writeln!(
                 text,
                 "{name:<14} {began:>10} {good:>10} {bad:>10} {killed:>10}"

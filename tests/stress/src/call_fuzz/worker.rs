@@ -114,8 +114,8 @@ fn enter(namespace: &Netns) -> Result<()> {
 
 extern "C" fn nothing(_: c_int) {}
 
-/// Sends the process a signal periodically. The signal only interrupts a call in which some thread
-/// sleeps.
+/// Sends the process a signal periodically. Its only effect is to interrupt a call in which a
+/// thread sleeps.
 fn interrupt_often() -> Result<()> {
     // SAFETY: The handler does nothing. All-zero bytes are a valid `sigaction`; without
     // `SA_RESTART`, interrupted calls are not restarted. The pointers are to local variables.

@@ -139,7 +139,7 @@ fn mapped_syn(lab: &Lab, from: [u8; 6], port: u16, number: u64) -> Vec<u8> {
 /// host b's Ethernet address.
 fn mapped_listener(lab: &Lab, port: u16) -> Result<Socket> {
     for (host, number) in [(&lab.a, 1), (&lab.b, 2)] {
-        // Replaces the address that another attack may have set.
+        // `replace` succeeds even if another attack has already set the address.
         (host.namespace).ip(&format!(
             "address replace 10.0.0.{number}/24 dev {DEVICE}\n"
         ))?;
@@ -174,7 +174,7 @@ pub const MAPPED_SYNS: Attack = Attack {
         let figures = beside_a_stream(lab, &mut syn)?;
         half_open(lab, figures)
     },
-    // Each SYN makes a connection, which the neighbour then resets. The cost is 19,000 to 54,000
+    // Each SYN makes a half-open connection, and host b resets it. A SYN costs 19,000 to 54,000
     // instructions, depending on earlier work of the guest.
     bounds: bounds(100_000.0, 0.6, 160.0, "half-open connections"),
 };
@@ -400,7 +400,7 @@ fn announcers(
     })
 }
 
-/// An attack by senders that announce a transmission and then send nothing.
+/// An attack by senders that announce a transmission (by the flag TXS) and then send nothing.
 pub const SILENT: Attack = Attack {
     what: "32 senders that announce and fall silent",
     make: |lab| {

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use guest::prelude::*;
 use guest::priority::first_of_all;
 
-/// A function that makes the frame with a given number in the flood.
+/// A function that makes one frame of a flood, given the frame's number.
 pub type Make<'a> = &'a mut (dyn FnMut(u64) -> Vec<u8> + Send);
 
 /// Opens the attacker's socket: a packet socket on host b that sends, and receives nothing.
@@ -70,8 +70,8 @@ pub fn during_at<T>(
 /// The number of frames that are sent to measure the cost of one frame.
 const COUNT: u64 = 3000;
 
-/// Returns how many more instructions a frame costs, its reply included, than a frame of the same
-/// length for another station. The guest's clock must count instructions.
+/// Returns how many more instructions a frame costs, its reply included, than a short frame for
+/// another station. The guest's clock must count instructions.
 ///
 /// # Errors
 /// If a frame cannot be sent.

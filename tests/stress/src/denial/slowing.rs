@@ -61,8 +61,8 @@ pub const ALL: &[Slowing] = &[
     to_sender("SYNs for the sender", flag::SYN, 0),
 ];
 
-/// Number of transfers in one measurement, and number of pairs of measurements: one during a flood
-/// to another station, and one during the attack.
+/// Number of transfers in one measurement, and number of pairs of measurements. In each pair, one
+/// runs during a flood to another station, and the other during the attack.
 const TRANSFERS: usize = 2;
 const TURNS: usize = 5;
 /// A stream that makes no progress for this long counts as broken.

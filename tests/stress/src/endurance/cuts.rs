@@ -107,7 +107,7 @@ struct State {
 }
 
 /// For this long after a cut, an attempt to connect may still fail because of the cut. The attempt
-/// sends its six packets within 6.2 s, and then waits for an answer for about the same time.
+/// sends its six SYNs within 6.2 s, and then waits for an answer for about the same time.
 const REFUSES: Duration = Duration::from_secs(30);
 
 /// For this long after a long cut, a program may still notice that a connection is broken. A

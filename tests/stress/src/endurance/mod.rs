@@ -134,8 +134,8 @@ impl Link for Wire {
 }
 
 impl Link for &Relay {
-    /// Cuts both ends, since the relay between the two namespaces cannot take the carrier from only
-    /// one of them.
+    /// Cuts both ends, whichever end is requested: the relay between the two namespaces cannot
+    /// remove the carrier at a single end.
     fn cut(&self, _end: End) -> Result<()> {
         self.set_mode(Mode::Cut);
         Ok(())

@@ -27,8 +27,8 @@ pub struct Report {
     pub valid: u64,
     /// Number of valid frames that were in tags or tunnels.
     pub wrapped: u64,
-    /// Three counts of the programs: connections begun, connections accepted, and bytes and
-    /// datagrams received.
+    /// Three counts of the programs: connections begun, connections accepted, and the sum of stream
+    /// bytes and datagrams received.
     pub programs: [u64; 3],
     /// Number of failed calls of programs, by call and errno.
     pub failures: BTreeMap<(&'static str, i32), u64>,

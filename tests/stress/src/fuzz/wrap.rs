@@ -119,7 +119,7 @@ impl Wrap {
     }
 
     /// Returns whether the device can send datagrams. The device that adds an MPLS label cannot,
-    /// because the receiver takes every labelled packet for ESP.
+    /// because the receiver treats every labelled packet as ESP.
     pub fn takes_datagrams(self) -> bool {
         self != Self::Mpls
     }

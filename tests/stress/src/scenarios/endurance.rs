@@ -15,8 +15,8 @@ fn half_a_minute(lab: &Lab) -> Outcome {
     note(&format!("seed {seed}"));
     let report = rehearse(lab, seed)?;
     ensure!(report.cuts == 5, "{report:?}");
-    // On a busy machine, or in the debug kernel, only a twentieth of the usual number of
-    // connections may open.
+    // On a busy machine, or in the debug kernel, a run opens as few as a twentieth of the usual
+    // number of connections.
     ensure!(report.connections >= 5, "{report:?}");
     // The last cut is longer than the time for which a connection survives without an answer.
     ensure!(report.broken > 0, "{report:?}");

@@ -339,8 +339,8 @@ fn every_call(lab: &Lab) -> Outcome {
         note(&line);
         // On a debug kernel, the scenario only checks that the calls succeed within the limit. Such
         // a kernel keeps freed memory (KASAN's quarantine) and a record of each allocation
-        // (kmemleak), and charges neither to the group. `max` allows for memory of the previous
-        // trial that is only uncharged now.
+        // (kmemleak), and charges neither to the group. `max` is for a negative charge: memory of
+        // the previous trial may be uncharged only now.
         if factor() == 1 && gone - charged.max(0) > bound {
             failed.push(line);
         }

@@ -96,8 +96,8 @@ fn other_address(lab: &Lab, (client, server): Pair) -> Result<u32> {
     let mut byte = [0];
     refused(client.receive(&mut byte, 0), libc::ECONNABORTED, "receive")?;
     lab.a.set_mac(lab.a.mac)?;
-    // Ignored because the connection may be reset already. If the reset was lost, this packet is
-    // answered with another reset.
+    // The error is ignored: this call fails if the connection is reset already. If the reset was
+    // lost, host `a` answers this packet with another reset.
     let _ = server.send(b"?", libc::MSG_NOSIGNAL);
     await_events(&server, libc::POLLHUP)?;
     Ok(0)
