@@ -289,8 +289,9 @@ impl World {
             vec![byte; pieces]
         });
         if skips {
-            // The new packets skip the numbers of packets that were sent. The end of the window
-            // moves by the count of skipped numbers, so the window's size stays the same.
+            // The new packets do not reuse the numbers of packets that were sent, but skip them.
+            // The end of the window moves by the count of skipped numbers, so the window's size
+            // stays the same.
             self.granted = self.granted.add(from.distance(self.high));
         }
     }

@@ -79,7 +79,7 @@ struct Window {
     initial: u16,
     /// The highest acknowledgement received from the peer. The window begins at this number.
     granted: Option<Seq>,
-    /// The first sequence number after those that the peer skipped most recently.
+    /// The sequence number that follows the numbers that the peer skipped most recently.
     skipped: Option<Seq>,
     /// The sequence number that follows the highest one sent.
     high: Option<Seq>,

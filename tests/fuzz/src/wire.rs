@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Fuzzes the wire formats. The targets check that headers, queries and options are read as they
-//! were written. They also check the answers on port 0 and the RST that answers a packet.
+//! Fuzzes the wire formats. The targets check that parsing headers, queries and options returns the
+//! values that were encoded. They also check the answers on port 0 and the RST that answers a
+//! packet.
 
 use edp::peers::{Bucket, Known, Peer, QUERY_INTERVAL};
 use edp::ports::{self, DYNAMIC, REGISTERED};
@@ -49,7 +50,8 @@ pub fn edp_wire(data: &[u8]) {
     free_port(header.src, following);
 }
 
-/// Checks that the answer to a query is no query, and that an answer is read as it was written.
+/// Checks that the answer to a query is no query, and that parsing an answer returns the values
+/// that were encoded.
 fn control_message(header: &wire::Header, payload: &[u8]) {
     if let Some(nonce) = query::nonce_of_query(payload) {
         assert!(payload.len() >= query::QUERY_LEN && query::query(nonce) == payload[..5]);
@@ -113,8 +115,8 @@ fn peers(steps: &[u8]) {
     }
 }
 
-/// Checks the rate limit of answers. Each byte is the pause before a query, in tenths of a
-/// millisecond.
+/// Checks the rate limit of answers. Each byte of `pauses` is the time before a query, in tenths of
+/// a millisecond.
 fn rates(pauses: &[u8]) {
     let (mut due, mut now, mut left) = (0, 1, 0);
     for pause in pauses {
@@ -127,9 +129,9 @@ fn rates(pauses: &[u8]) {
     assert!(left <= rate::BURST + now / rate::INTERVAL);
 }
 
-/// Checks the choice of a port. Ports are free or taken in runs. The first of each two bytes gives
-/// the length of a run of free ports, in units of 64 ports. The second byte gives the length of the
-/// run of taken ports that follows, in units of 256 ports.
+/// Checks the choice of a port. In each pair of bytes of `runs`, the first byte gives the length of
+/// a run of free ports, in units of 64 ports. The second byte gives the length of the run of taken
+/// ports that follows, in units of 256 ports.
 fn free_port(rover: u16, runs: &[u8]) {
     let mut taken = vec![false; 1 << 16];
     let mut at = usize::from(rover);

@@ -13,7 +13,7 @@ pub const AF_ENET: i32 = 28;
 pub const IPPROTO_ENET: i32 = 259;
 /// `SOL_EP`, the option level of both protocols.
 pub const SOL_EP: i32 = 0x4550;
-/// The option level of both protocols in the header of Reinhardt 2006.
+/// The option level of both protocols in the header file of Reinhardt's thesis (2006).
 pub const SOL_EP_2006: i32 = 285;
 /// `EPPROTO_EZDP`: EDP with zero-copy sends.
 pub const EPPROTO_EZDP: i32 = 1;

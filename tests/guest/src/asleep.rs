@@ -185,8 +185,8 @@ pub fn left_asleep(sleepers: &[Sleeper]) -> Result<usize> {
     }
 }
 
-/// Returns the descriptor of `socket` again, for a call in another thread. Dropping the returned
-/// value does not close the descriptor.
+/// Returns a second value for the descriptor of `socket`, for a call in another thread. Dropping
+/// the second value does not close the descriptor.
 pub fn alias(socket: &Socket) -> ManuallyDrop<Socket> {
     // SAFETY: The descriptor is open now, and `ManuallyDrop` prevents a second close. A call after
     // the owner has closed the descriptor fails with EBADF, unless the number was reused. No caller

@@ -91,7 +91,8 @@ impl Scenario {
         Self::new(name, Body::Lab(Wiring::Switched, body))
     }
 
-    /// Makes a scenario by a value that has both its data and its function.
+    /// Makes a scenario from a value that has both the scenario's data and the function that uses
+    /// them.
     pub const fn work(name: &'static str, work: &'static dyn Work) -> Self {
         Self::new(name, Body::Work(work))
     }
@@ -272,8 +273,9 @@ fn supervise(scenario: &Scenario, notes: &mut Vec<String>) -> Outcome {
         outcome = module::await_unused().context("sockets outlived the scenario");
     }
     if outcome.is_err() && matches!(scenario.body, Body::Guest(_)) {
-        // A killed scenario may have left the module with parameters of its own, or fault injection
-        // switched on. An error of `reload` is ignored because the next scenario reports it.
+        // A killed scenario may have left the module loaded with other parameters, or fault
+        // injection switched on. An error of `reload` is ignored because the next scenario reports
+        // it.
         memory::end_failures();
         let _ = module::reload();
     }

@@ -58,7 +58,7 @@ impl Host {
         })
     }
 
-    /// Makes a host whose device leads nowhere: the other end of the pair is up, but no socket
+    /// Makes a host whose device leads nowhere: the other end of its veth pair is up, but no socket
     /// receives there.
     ///
     /// # Errors

@@ -21,8 +21,8 @@ pub fn kib(name: &str) -> Result<i64> {
     number.parse().with_context(|| format!("{name}:{rest}"))
 }
 
-/// Returns the number of bytes that the active objects of each slab cache take, by the cache's
-/// name.
+/// Returns, for the name of each slab cache, the number of bytes that the cache's active objects
+/// take.
 ///
 /// # Errors
 /// If `/proc/slabinfo` cannot be read.

@@ -134,7 +134,8 @@ impl Station {
         Ok(())
     }
 
-    /// Sends data with an unmasked checksum, without advancing the sequence number `next`.
+    /// Sends data with a checksum into which no mask is XORed. Does not advance the sequence number
+    /// `next`.
     pub fn send_summed(&self, flags: u8, payload: &[u8]) -> Result<()> {
         let header = self.header(flags, payload.len() as u16);
         self.put_packet(&header.summed_packet(payload))
