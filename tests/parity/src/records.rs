@@ -76,7 +76,8 @@ fn receive(trace: &Trace, what: &str, socket: &Socket, room: usize, flags: i32) 
 }
 
 /// Waits until `poll(2)` reports `wanted`. Then adds the reported events to the trace, except the
-/// events that only `AF_UNIX` reports: a priority band, and the end of both halves.
+/// events that only `AF_UNIX` reports: priority bands (`POLLWRBAND`), and the end of both halves
+/// (`POLLHUP`).
 fn ready(trace: &Trace, what: &str, socket: &Socket, wanted: i16) -> Outcome {
     await_poll(socket, wanted)?;
     let events = libc::POLLIN | libc::POLLOUT | libc::POLLRDHUP;

@@ -3,7 +3,7 @@
 //! Tests of the module under load and attack: random frames and calls, faulty wires, hours of
 //! traffic, floods, thousands of connections, and allocations that fail.
 //!
-//! Each campaign has a module, and a short form among the [scenarios](all). `make fuzz-frames`,
+//! Each kind of test has a module, and a short form among the [scenarios](all). `make fuzz-frames`,
 //! `make fuzz-calls`, `make faults`, `make endurance`, `make dos` and `make scale` run the long
 //! forms.
 

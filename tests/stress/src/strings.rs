@@ -4,8 +4,8 @@
 //! `make bench` checks that none of these functions uses string instructions with steps of one
 //! byte. The emulator would count each of these steps as an instruction.
 //!
-//! Each figure is the difference between the costs of two calls. The calls differ only in the
-//! number of bytes that they set or copy. The guest's clock counts instructions, so a measured
+//! Each figure comes from the difference between the costs of two calls. The calls differ only in
+//! the number of bytes that they set or copy. The guest's clock counts instructions, so a measured
 //! nanosecond is an instruction.
 
 use std::ffi::CStr;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Compares UDP and EDP with datagrams that are too large, truncated, empty, in several pieces, or
-//! in memory that is not mapped.
+//! Compares how UDP and EDP handle datagrams that are too large, truncated, empty, in several
+//! pieces, or in memory that is not mapped.
 
 use std::io::{IoSlice, IoSliceMut};
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Compares calls over TCP and ESP with many pieces, with many messages, and with memory that is
-//! not mapped.
+//! Compares calls over TCP and ESP that pass many pieces, many messages, or memory that is not
+//! mapped.
 
 use std::io::{IoSlice, IoSliceMut};
 

@@ -111,7 +111,7 @@ struct State {
 const REFUSES: Duration = Duration::from_secs(30);
 
 /// For this long after a long cut, a program may still notice that a connection is broken. A
-/// program that only waits notices it when its own time limit expires.
+/// program that does nothing but wait notices this only when its own time limit expires.
 const BREAKS: Duration = Duration::from_secs(90);
 
 impl Weather {

@@ -243,7 +243,7 @@ impl Books {
     }
 }
 
-/// Runs the server in its own guest, from the line "ready" to the line that stops it.
+/// Runs the server in its own guest, until it reads a line from standard input.
 fn server() -> Result<()> {
     let host = this_guest(SERVER)?;
     let mut before = Before::now()?;

@@ -16,8 +16,9 @@ const PORT: u16 = 2870;
 const BULK: u64 = 1 << 20;
 /// Number of connections that are open at once.
 const MANY: u64 = 50;
-/// The number of connections in a debug kernel, which is much slower. Its wire carries few frames
-/// per second, so the frames of 50 connections would wait there for longer than a handshake lasts.
+/// The number of connections in a debug kernel, which is much slower. There the wire carries few
+/// frames per second, so the frames of 50 connections would wait for longer than a handshake may
+/// last.
 const FEWER: u64 = 10;
 
 fn many() -> u64 {

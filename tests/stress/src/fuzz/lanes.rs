@@ -23,7 +23,7 @@ pub enum Lane {
     Paged,
     /// A buffer like `Paged`, but the sender changes the pages while the host uses them.
     Changing,
-    /// A clone with a checksum to be filled in at a random position.
+    /// A clone that has no checksum yet: the kernel is to fill one in at a random position.
     Offloaded,
 }
 

@@ -252,7 +252,7 @@ pub fn mutate(kind: Mutation, frame: &mut Vec<u8>, numbers: Numbers, rng: &mut R
         }
         Mutation::Bits => {
             for _ in 0..=rng.u8(..4) {
-                // Flips only bits after the addresses, since other mutations change the addresses.
+                // Flip only bits after the addresses, since other mutations change the addresses.
                 let end = if rng.bool() {
                     frame.len().min(25)
                 } else {

@@ -18,7 +18,8 @@ fn half_a_minute(lab: &Lab) -> Outcome {
     // On a busy machine, or in the debug kernel, a run opens as few as a twentieth of the usual
     // number of connections.
     ensure!(report.connections >= 5, "{report:?}");
-    // The last cut is longer than the time for which a connection survives without an answer.
+    // The last cut must break connections: it is longer than the time for which a connection
+    // survives without an answer.
     ensure!(report.broken > 0, "{report:?}");
     module::await_unused()?;
     module::reload()

@@ -378,7 +378,7 @@ fn datagrams(
             Ok(())
         },
         judge: &|datagram| {
-            // The datagram may be lost, as on a wire; the next datagram arrives.
+            // The datagram may be lost, as on a wire, but the one that is sent here must arrive.
             a.send(b"end", 0)?;
             let mut room = vec![0; bytes.len() + 1];
             loop {
