@@ -99,7 +99,7 @@ pub fn join_by_tipc(lab: &Lab) -> Outcome {
     for host in [&lab.a, &lab.b] {
         eventually("TIPC's link", || {
             let links = host.namespace.run("tipc", &["link", "list"])?;
-            // TIPC's broadcast link is up even without a peer.
+            // TIPC's broadcast link is up even without a peer, so it does not count.
             let mut to_hosts = links.lines().filter(|link| link.contains(DEVICE));
             Ok(to_hosts.any(|link| link.trim_end().ends_with(": up")))
         })?;

@@ -18,7 +18,7 @@ pub const MAC: [u8; 6] = [2, 0, 0, 0, 0, 0x66];
 /// The address of a second station, which has no part in the connection.
 const STRANGER: [u8; 6] = [2, 0, 0, 0, 0, 0x67];
 
-/// The station's end of its only connection.
+/// A station, which has a single connection, and its end of that connection.
 #[derive(Debug)]
 pub struct Station {
     wire: PacketSocket,

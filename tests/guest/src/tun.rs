@@ -46,7 +46,7 @@ impl Tun {
     /// # Errors
     /// If the driver is missing or refuses it.
     pub fn create(namespace: &Netns, name: &str, carries: Carries) -> Result<Self> {
-        // The driver may be built into the kernel.
+        // An error of modprobe only goes into messages: the driver may be built into the kernel.
         let loaded = finish(Command::new("modprobe").arg("tun"), "");
         let path = "/dev/net/tun";
         // The device belongs to the namespace in which the file was opened. If writes to the file

@@ -94,7 +94,7 @@ fn stream_accept_time_limit(side: &Side<'_>, trace: &Trace) -> Outcome {
     let _client = side.dial(82)?;
     await_poll(&listener, libc::POLLIN)?;
     let (server, _) = listener.accept(0)?;
-    // An accepted socket inherits its listener's options.
+    // An accepted socket inherits its listener's time limits.
     timed(trace, "its child", || server.receive(&mut [0; 4], 0));
     Ok(())
 }

@@ -36,7 +36,7 @@ impl Way {
 pub struct Wire {
     /// The wire's name, which describes its faults.
     pub name: &'static str,
-    /// The faults in each direction that has any.
+    /// The faults in each direction that has faults.
     pub faults: Faults,
 }
 

@@ -269,7 +269,7 @@ impl<'a> Cast<'a> {
             let sent = match (by, from_a) {
                 (Some(to), _) => socket.send_to(bytes, 0, &to),
                 (None, None) => socket.send(bytes, 0),
-                // The device that adds an MPLS label takes no datagrams.
+                // The device that adds an MPLS label cannot send datagrams.
                 (None, Some(_)) => Ok(0),
             };
             if let Err(error) = sent {

@@ -34,7 +34,7 @@ pub enum Mutation {
     Source,
     /// A changed ethertype, or a length in its place.
     Type,
-    /// The frame has one or two VLAN tags more.
+    /// The frame has one or two additional VLAN tags.
     Tagged,
     /// Some bits of the frame are flipped.
     Bits,
