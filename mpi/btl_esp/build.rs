@@ -33,7 +33,7 @@ fn main() {
     println!("cargo::rerun-if-changed=c");
     let libraries = Path::new("/usr/lib").join(triplet());
     let includes = [
-        // This directory comes first: it has stand-ins for headers that Debian's package lacks.
+        // This directory is searched first: it replaces headers that Debian's package lacks.
         PathBuf::from("c/include"),
         libraries.join("openmpi/include"),
         libraries.join("openmpi/include/openmpi"),

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Cards: descriptions of interfaces. Processes exchange their cards through Open MPI's modex.
+//! Cards: descriptions of interfaces. Processes exchange their cards at start-up, through Open
+//! MPI's modex.
 
 use sockaddr_en::MacAddr;
 
@@ -22,7 +23,7 @@ pub struct Card {
 /// Number of bytes of an encoded card.
 const CARD: usize = 16;
 
-/// Encodes the cards, so that Open MPI's modex can carry them to the peers.
+/// Encodes the cards for Open MPI's modex, which carries them to the peers.
 pub fn encode(cards: &[Card]) -> Vec<u8> {
     let mut bytes = vec![VERSION];
     for card in cards {
@@ -34,8 +35,8 @@ pub fn encode(cards: &[Card]) -> Vec<u8> {
     bytes
 }
 
-/// Decodes cards. If the cards have a different version, returns an empty list, because no
-/// connection to the process that wrote them is possible.
+/// Decodes cards. Returns an empty list for cards of a different version, because the process that
+/// wrote them uses a different protocol.
 pub fn decode(bytes: &[u8]) -> Vec<Card> {
     match bytes.split_first() {
         Some((&VERSION, rest)) => rest.chunks_exact(CARD).filter_map(read).collect(),

@@ -84,7 +84,8 @@ const fn name<const SIZE: usize>(text: &str) -> [c_char; SIZE] {
     padded
 }
 
-/// The template from which all modules are copied. Open MPI writes parameters into the template.
+/// The template from which all modules (Open MPI's objects for interfaces) are copied. Open MPI
+/// writes parameters into it.
 static mut TEMPLATE: mem::MaybeUninit<mca_btl_base_module_t> = mem::MaybeUninit::zeroed();
 
 /// Whether [`progress`] is registered with Open MPI.

@@ -18,7 +18,7 @@ use crate::reach::{Echoes, Reach};
 use crate::transport::Interface;
 use crate::wire::Name;
 
-/// The maximum time for which the final close waits until the peers close their connections, too.
+/// The maximum time that the final close waits for the peers to close their connections.
 const FAREWELL: Duration = Duration::from_secs(2);
 
 /// Messages of up to this number of bytes are copied before delivery, because Open MPI's ob1 may
@@ -77,7 +77,7 @@ pub fn link_of(endpoint: *mut mca_btl_base_endpoint_t) -> LinkId {
 }
 
 /// Returns the endpoint for `peer` on the interface `module`, if this interface reaches the peer.
-/// `fetch` reads the peer's cards.
+/// `fetch` reads the peer's cards (the descriptions of its interfaces).
 pub fn reach(
     peer: Name,
     module: usize,
@@ -171,10 +171,10 @@ fn hand_over(
 ///
 /// # Safety
 ///
-/// The requirements of [`Windows::open`](crate::windows::Windows::open).
+/// The caller must meet the requirements of [`Windows::open`](crate::windows::Windows::open).
 pub unsafe fn open_window(start: *mut u8, length: usize) -> Option<u64> {
     let mut engine = ENGINE.lock().expect("panics abort");
-    // SAFETY: this function has the requirements of `Windows::open`, which its caller fulfils.
+    // SAFETY: the caller meets the requirements of `Windows::open`.
     unsafe { engine.as_mut()?.windows().open(start, length) }
 }
 
@@ -185,9 +185,9 @@ pub fn close_window(key: u64) {
     }
 }
 
-/// Sends and receives once. Returns the number of events. If there were no events but bytes were
-/// received, returns 1, because more bytes may have arrived in the meantime. Returns 0 if another
-/// thread is sending and receiving.
+/// Sends and receives once. Returns the number of events, but at least 1 if bytes were received,
+/// because more bytes may have arrived in the meantime. Returns 0 if another thread holds the
+/// engine's lock.
 pub fn progress() -> c_int {
     let (events, came) = {
         let Ok(mut engine) = ENGINE.try_lock() else {
@@ -278,7 +278,7 @@ fn deliver(link: LinkId, module: usize, block: &mut [u8], arrival: Arrival) {
 fn lose(peer: Name, module: usize, why: &str) {
     eprintln!("btl esp: {why}; the job ends");
     let callback = *ON_ERROR.lock().expect("panics abort");
-    // Open MPI uses the text as a format string.
+    // Open MPI uses the text as a format string, so it must not contain a percent sign.
     let sentence = format!("btl esp: {peer} is lost: {why}").replace('%', " ");
     let text = CString::new(sentence).unwrap_or_default().into_raw();
     if let Some(callback) = callback {

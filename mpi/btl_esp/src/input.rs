@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Receives the input of a connection. Frames are received into blocks of memory, but most data of
-//! a put is received directly into the put's target.
+//! Receives the input of a connection. Frames are received into blocks of memory. A put is a write
+//! into this process's memory; most of its data is received directly into that memory.
 
 use std::io;
 
@@ -13,9 +13,10 @@ use crate::wire::{Foreign, Header, Kind, Target, HEADER, TARGET};
 /// Maximum number of free blocks that are kept for reuse.
 const KEPT: usize = 32;
 
-/// While a window is open, one call receives at most this number of bytes into a block, or as many
-/// bytes as complete the current frame if that is more. Bytes beyond these may be data for the
-/// window, and would have to be copied from the block.
+/// The maximum number of bytes that one call receives into a block while a window (memory that
+/// peers may write into) is open. The limit is higher if the current frame lacks more bytes.
+/// Without the limit, a block would also receive data for the window, which would have to be
+/// copied.
 const NEAR: usize = 4 << 10;
 
 /// A pool of memory blocks into which frames are received.

@@ -68,7 +68,7 @@ pub struct Link<P> {
     pub module: usize,
     /// The index of the peer's interface.
     pub remote: usize,
-    /// The address on which the peer listens, if it is known.
+    /// The description of the peer's interface, if it is known.
     pub card: Option<Card>,
     /// The link's state.
     pub state: State,
@@ -77,8 +77,8 @@ pub struct Link<P> {
     /// Number of protected frames (frames that are kept until they are acknowledged) that the peer
     /// has acknowledged.
     acknowledged: u64,
-    /// Whether an unprotected frame was written after the peer's most recent acknowledgement. If
-    /// so, it is unknown whether that frame was delivered.
+    /// Whether an unprotected frame (one that is not kept for retransmission) was written after the
+    /// peer's most recent acknowledgement. If so, it is unknown whether that frame was delivered.
     exposed: bool,
     /// `arrived` is the number of protected frames that have arrived. `confirmed` is the number of
     /// these frames that this end has acknowledged.

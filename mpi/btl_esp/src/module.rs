@@ -22,7 +22,7 @@ static LARGE_MESSAGES: Pool = Pool::new();
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Registration {
-    /// Key of the memory's window; 0 if peers do not write into the memory.
+    /// The key that peers need to write into the memory; 0 if they do not write into it.
     key: u64,
     /// Address of the memory in the process that registered it.
     base: u64,
@@ -113,7 +113,7 @@ fn fetch(peer: &opal_process_name_t) -> Vec<u8> {
     let mut data: *mut c_void = ptr::null_mut();
     let mut length = 0;
     // SAFETY: the component is static. The call stores the address and the number of bytes that it
-    // allocated with malloc(3). This process owns these bytes from then on.
+    // allocated with malloc(3). After the call, this process owns these bytes.
     let result = unsafe {
         let component = &raw const crate::component::mca_btl_esp_component.btl_version;
         enet_modex_receive(component, peer, &mut data, &mut length)
@@ -175,8 +175,8 @@ unsafe extern "C" fn free(
     OPAL_SUCCESS
 }
 
-/// Packs data of `convertor` into `space`. If `space` is `None`, finds the address of the data in
-/// the program's memory instead. Returns the data's address and its number of bytes.
+/// Packs the data that `convertor` describes into `space`. If `space` is `None`, finds the data in
+/// the program's memory instead. Returns the address and the length of the data.
 ///
 /// # Safety
 ///
@@ -254,7 +254,7 @@ unsafe extern "C" fn send(
     match driver::send(driver::link_of(endpoint), tag, message) {
         Ok(left) => c_int::from(left),
         Err(message) => {
-            // Open MPI keeps the descriptor until the message completes.
+            // The message was not sent, so the descriptor stays with Open MPI.
             message.into_descriptor();
             OPAL_ERR_UNREACH
         }
@@ -351,8 +351,8 @@ unsafe extern "C" fn sendi(
     descriptor: *mut *mut mca_btl_base_descriptor_t,
 ) -> c_int {
     if !descriptor.is_null() {
-        // SAFETY: Open MPI passes a place for a descriptor, which it reads if the message could not
-        // be sent.
+        // SAFETY: `descriptor` points to a variable of Open MPI, which reads it if the message
+        // could not be sent.
         unsafe { *descriptor = ptr::null_mut() };
     }
     let flags = (flags | MCA_BTL_DES_FLAGS_BTL_OWNERSHIP) & !MCA_BTL_DES_SEND_ALWAYS_CALLBACK;

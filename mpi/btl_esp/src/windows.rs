@@ -20,8 +20,8 @@ struct Window {
 // table.
 unsafe impl Send for Window {}
 
-/// The open regions of memory, by key. A peer must know the key of a region, so a stranger that
-/// connects cannot write.
+/// The open regions of memory, by key. To write into a region, a peer must know its key. So a
+/// stranger that connects cannot write.
 #[derive(Debug, Default)]
 pub struct Windows {
     open: HashMap<u64, Window>,

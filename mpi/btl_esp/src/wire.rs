@@ -50,7 +50,8 @@ impl fmt::Display for Name {
 pub enum Kind {
     /// Bytes for the receiver that Open MPI registered under the header's tag.
     Send = 1,
-    /// A report of how many protected frames have been received on this stream.
+    /// The number of protected frames (frames that the sender keeps until they are acknowledged)
+    /// that were received on this stream.
     Acknowledgement = 2,
     /// The sender closes the connection cleanly. No frame follows.
     End = 3,
