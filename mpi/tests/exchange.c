@@ -74,7 +74,7 @@ static void ping_pong(void)
         }
         free(bytes);
     }
-    /* The type selects every other double, so it has to be packed. */
+    /* The type selects every other double, so the data has to be packed. */
     MPI_Datatype strided;
     double numbers[2000], got[2000];
     int next = (rank + 1) % ranks, previous = (rank + ranks - 1) % ranks;

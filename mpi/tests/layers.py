@@ -27,8 +27,8 @@ def events(path):
 def layers(times, inside, pid):
     """Returns the time in each layer, or None if there were other packets."""
     called, sent, returned = times
-    # Only the first four packets belong to the exchange. The peer may already send packets of the
-    # next barrier.
+    # An exchange is two packets, each with one event when it is sent and one when it is delivered.
+    # Later events are of the next barrier, for which the peer may already send packets.
     packets = [(owner == pid, name, time) for owner, time, name in inside if name.startswith("net")][:4]
     way = ["net_dev_start_xmit", "netif_rx"]
     if [packet[:2] for packet in packets] != [(own, name) for own in (True, False) for name in way]:

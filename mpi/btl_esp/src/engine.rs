@@ -58,7 +58,7 @@ pub enum Event<P> {
     Received {
         /// The link that received the messages.
         link: LinkId,
-        /// The interface that received the messages.
+        /// The index of the interface that received the messages.
         module: usize,
         /// The memory that holds the messages. [`Engine::give`] takes it back.
         block: Vec<u8>,
@@ -78,7 +78,7 @@ pub enum Event<P> {
     Lost {
         /// The peer.
         peer: Name,
-        /// The local interface of the last link to this peer, which has broken.
+        /// The index of the local interface whose link broke last.
         module: usize,
         /// The cause.
         why: String,
@@ -345,15 +345,16 @@ impl<P: Payload> Engine<P> {
     }
 
     fn detach(&mut self, link: LinkId, state: State) {
-        // Closing the descriptor removes it from the epoll set.
+        // The assignment drops the stream. This closes the descriptor, which removes it from the
+        // epoll set.
         self.links[link].state = state;
         self.ready.retain(|other| *other != link);
         self.opening.retain(|other| *other != link);
         self.blocked.retain(|other| *other != link);
     }
 
-    /// Handles a broken link. Other links then carry the frames that the peer may lack; if there is
-    /// no other link, the peer is lost.
+    /// Handles a broken link. Another link then carries the frames that the peer may lack. If there
+    /// is no other link, or if such a frame was not kept, the peer is lost.
     fn fail(&mut self, link: LinkId, why: &str) {
         if matches!(self.links[link].state, State::Failed) {
             return;
@@ -468,7 +469,8 @@ impl<P: Payload> Engine<P> {
 
     fn accept(&mut self) {
         for (module, listener) in self.listeners.iter().enumerate() {
-            // If the process lacks descriptors or memory, the connection stays in the accept queue.
+            // An error ends the loop. If the process lacks descriptors or memory, the connection
+            // stays in the accept queue.
             while let Ok(Some(stream)) = listener.accept() {
                 self.callers.push(Caller {
                     stream,
@@ -483,11 +485,13 @@ impl<P: Payload> Engine<P> {
     fn greet(&mut self) {
         for mut caller in std::mem::take(&mut self.callers) {
             match read_greeting(&caller.stream, &mut caller.bytes, HELLO) {
-                // The caller may compute for a while before it sends its hello.
+                // The hello is incomplete. The caller may compute for a while before it sends its
+                // hello.
                 Ok(None) => self.callers.push(caller),
                 Ok(Some(())) => {
                     let bytes = caller.bytes.first_chunk().map(Hello::decode);
-                    // A hello of a different program or version closes the connection.
+                    // Without a valid hello, the caller is a different program or version. Its
+                    // connection is closed, because `caller` is dropped.
                     if let Some(Ok(hello)) = bytes {
                         self.answer(caller.stream, caller.module, hello);
                     }
@@ -568,8 +572,8 @@ impl<P: Payload> Engine<P> {
                         }
                         _ => return Err("it refused the connection".to_owned()),
                     },
-                    // The peer has closed this connection, because it opens one itself. That
-                    // connection will arrive.
+                    // The peer has closed this connection, because it is opening one itself. The
+                    // peer's connection will arrive.
                     Err(error)
                         if self.name > name && error.kind() == io::ErrorKind::UnexpectedEof =>
                     {

@@ -215,7 +215,8 @@ impl Message {
         self.fragment().descriptor.des_flags & MCA_BTL_DES_SEND_ALWAYS_CALLBACK != 0
     }
 
-    /// Sets whether Open MPI wants a callback even if the message is sent at once.
+    /// Sets or clears the flag with which Open MPI asks for a callback even if the message is sent
+    /// at once.
     pub fn set_callback(&mut self, wanted: bool) {
         let flags = &mut self.fragment_mut().descriptor.des_flags;
         if wanted {
@@ -264,8 +265,8 @@ impl Message {
             // `module` and `endpoint`.
             unsafe { callback(module, endpoint, descriptor, status) };
         }
-        // SAFETY: with this flag Open MPI leaves the descriptor to this component, and the callback
-        // does not free it.
+        // SAFETY: `owned` means that Open MPI leaves the descriptor to this component, and that the
+        // callback does not free it.
         owned.then(|| unsafe { Self::from_descriptor(descriptor) })
     }
 }

@@ -56,8 +56,7 @@ pub struct Parameters {
     pub exclude: String,
     /// Number of connections that are polled individually; epoll covers the rest.
     pub polled: usize,
-    /// Maximum time for which the peer's kernel may leave a connection unanswered. After this time
-    /// the connection ends.
+    /// A connection ends if the peer's kernel does not answer for this time.
     pub timeout: Duration,
     /// The number and the timeouts of the requests that test whether a peer's interface can be
     /// reached.

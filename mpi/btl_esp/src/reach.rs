@@ -57,7 +57,7 @@ impl Reach {
         .collect()
     }
 
-    /// Tests all pairs of an interface and an address whose result is unknown. The tests run in
+    /// Tests all pairs of an interface and an address that have no result yet. The tests run in
     /// parallel.
     fn ask(&mut self, interfaces: &[Interface], macs: &HashSet<MacAddr>) {
         let mut asked = Vec::new();
@@ -70,7 +70,7 @@ impl Reach {
                 .copied()
                 .filter(|mac| !self.known.contains_key(&(number, *mac)))
                 .collect();
-            // An interface that cannot send reaches no peer.
+            // If the socket cannot be opened, the interface is not tested, and reaches no peer.
             if let (false, Ok(socket)) = (open.is_empty(), socket(*index)) {
                 asked.push((number, *index, socket, open));
             }

@@ -67,7 +67,7 @@ pub struct Listener {
 
 impl Listener {
     /// Listens on a port that the kernel chooses. A connection ends if its peer does not answer for
-    /// the time `timeout`.
+    /// `timeout`.
     ///
     /// # Errors
     ///

@@ -89,7 +89,7 @@ fn count(sent: Sent<Vec<u8>>, told: &mut Told) {
     }
 }
 
-/// Opens memory of an engine to its peers. Returns the memory's key.
+/// Lets the engine's peers write into `memory`. Returns the memory's key.
 fn open(engine: &mut Test, memory: &mut [u8]) -> u64 {
     // SAFETY: the tests use the memory only when its window is closed or the engine does not run.
     unsafe { engine.windows().open(memory.as_mut_ptr(), memory.len()) }.unwrap()
