@@ -17,7 +17,7 @@
 //!
 //! One measurement is a [mesh](coordinator::mesh): its members connect, do rounds of one or more
 //! sizes, and leave. [Patterns](coordinator::patterns) make one mesh per transport and number of
-//! clients, [`esp_params`](coordinator::esp_params) one per pair of ESP's parameters.
+//! clients, and [`esp_params`](coordinator::esp_params) makes one per pair of ESP's parameters.
 
 pub mod coordinator;
 pub mod net;

@@ -23,8 +23,7 @@ const MANY: &str =
 /// server gives up after some time without data.
 const MOST_PAUSE: i64 = 1000;
 
-/// The maximum number of values that one range, such as `1-8`, may have. A run has time for far
-/// fewer.
+/// The maximum number of values in one range, such as `1-8`. No run has time for so many.
 const MOST: u32 = 1024;
 
 /// A coordinator's options.
@@ -34,7 +33,7 @@ pub struct Options {
     pub connect: Option<String>,
     /// The port of servers that are named without a port.
     pub port: u16,
-    /// Attempts to reach a server, or a host by ssh, are repeated for at most this time.
+    /// The time limit for all attempts to reach a server, or a host by ssh.
     pub wait: Duration,
     /// The interface for the processes that the coordinator starts.
     pub interface: Option<String>,

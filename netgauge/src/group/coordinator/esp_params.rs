@@ -93,8 +93,8 @@ impl ParamsReport {
     }
 }
 
-/// The pattern `esp-params`. If the run fails or is interrupted, the report has the cells that were
-/// measured before. The parameters are restored in any case: on the coordinator's order, or by each
+/// The pattern `esp-params`. If the run fails or is interrupted, the report has the cells measured
+/// up to that time. The parameters are always restored: on the coordinator's order, or by each
 /// participant when its connection ends.
 #[derive(Debug)]
 pub struct EspParams;
@@ -181,8 +181,8 @@ fn measure(
 ) -> Result<()> {
     for parameters in plan.grid.cells() {
         group.all_do(keepers, &Order::SetParameters(parameters), &Answer::Done)?;
-        // The members connect again for each pair of values, so that every connection uses its pair
-        // from the start.
+        // A pair of values must apply to whole connections, so the members connect again for each
+        // pair.
         let mut mesh = Mesh::new(group, members.to_vec());
         let (row, result) = match mesh.open(&plan.media[0].opening(), Shape::Star) {
             Ok(()) => one_many(&mut mesh, plan.sizes[0], plan),

@@ -10,7 +10,7 @@ use crate::summary::jain;
 /// The figures of one round of a server and its clients.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Round {
-    /// The time from the byte that starts the first member to the end of the round, nanoseconds.
+    /// The duration of the round by the server's clock, nanoseconds.
     pub ns: u64,
     /// Jain's index of fairness. If the clients send, it compares how many bytes had arrived from
     /// each client when the message of the fastest client was complete. If the clients receive, it

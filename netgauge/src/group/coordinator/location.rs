@@ -39,7 +39,8 @@ impl Location {
     }
 }
 
-/// Parses HOST, HOST:PORT, `[IPv6]:PORT`, or an IPv6 address into host and port.
+/// Parses HOST, HOST:PORT, `[IPv6]:PORT`, or an IPv6 address. Returns the host and the port, which
+/// is `default` if the text names none.
 ///
 /// # Errors
 ///

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! One measurement among the members of a mesh. The members connect, send messages in rounds, and
-//! leave.
+//! A mesh is the group of participants (members) in one measurement. The members connect, send
+//! messages in rounds, and leave.
 
 use std::time::Duration;
 
@@ -31,8 +31,7 @@ pub enum Shape {
 /// The reports of all members on one round.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MeshRound {
-    /// The time from the byte that starts the first member to the last member's report, by member
-    /// 0's clock, nanoseconds.
+    /// The duration of the round by member 0's clock, nanoseconds.
     pub ns: u64,
     /// For each member: the time from the member's start until it had received everything,
     /// nanoseconds; 0 if it received nothing. If all send to member 0, the list has only member 0's
@@ -155,7 +154,7 @@ impl<'a> Mesh<'a> {
         (all, result)
     }
 
-    /// Sends each member this order. For each result that a member sends, calls `take` with the
+    /// Sends `order` to each member. For each result that a member sends, calls `take` with the
     /// member's number and the result.
     fn series(&mut self, order: &Order, mut take: impl FnMut(usize, Answer)) -> Result<()> {
         let members = &self.members;

@@ -90,7 +90,7 @@ pub trait Results {
     }
 }
 
-/// A measurement that is planned and checked before any host is disturbed.
+/// A planned measurement. The plan is checked before any participant is started or contacted.
 pub struct Coordinator {
     options: Options,
     locations: Vec<Location>,

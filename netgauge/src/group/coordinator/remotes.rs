@@ -272,7 +272,7 @@ impl Group {
 
     /// Listens to `waiting` until `take` has returned `true` for each. Returns `false` if the wait
     /// is longer than `patience`; the remaining participants then count as gone. If `anew` is set,
-    /// the wait starts again with each message.
+    /// `patience` is the limit for each message, not for the whole wait.
     fn attend(
         &mut self,
         mut waiting: Vec<usize>,
@@ -303,8 +303,8 @@ impl Group {
         Ok(true)
     }
 
-    /// Waits until all of `whom` answer `wanted` to the order that they were sent most recently.
-    /// Passes their other answers to `take`.
+    /// Waits until all of `whom` answer `wanted` to their most recent order. Passes their other
+    /// answers to `take`.
     ///
     /// # Errors
     ///
@@ -346,8 +346,8 @@ impl Group {
 
     /// Returns the error for a failure that `who` has reported with the text `first`. If another
     /// participant has died, `who` may have failed only because of that. So this call waits a while
-    /// for messages of the other participants. If a participant's connection ends, that end is the
-    /// error, instead of `first`.
+    /// for messages of the other participants. If the connection of one of them ends, the error
+    /// names that participant, and `first` is dropped.
     ///
     /// The first of `whom` is the server. Results that the server sends during this wait go to
     /// `take`.
@@ -443,9 +443,9 @@ impl Group {
     }
 }
 
-/// Returns the time that a started process may take to answer. `--wait` limits this time for
-/// another host, because only the user knows the network to that host. A process on this host is
-/// slow only if the host is busy.
+/// Returns the time that a started process may take to answer. On another host, it is `--wait`,
+/// because only the user knows the network to that host. On this host, where a process is slow only
+/// if the host is busy, it is at least `--give-up`.
 fn patience(location: &Location, options: &Options) -> Duration {
     match location {
         Location::Ssh(_) => options.wait,
@@ -491,7 +491,7 @@ impl Drop for Group {
     }
 }
 
-/// Waits until a connection ends, and discards the messages that arrive before. Returns whether the
+/// Waits until a connection ends, and discards the messages that still arrive. Returns whether the
 /// connection ended within `patience`.
 fn has_ended(control: &mut Control, patience: Duration) -> bool {
     let deadline = Instant::now() + patience;

@@ -94,7 +94,7 @@ fn spawn(mut command: Command, name: &str) -> Result<(Control, Process)> {
     let (ours, theirs) = UnixStream::pair()?;
     let theirs = OwnedFd::from(theirs);
     // A process group of its own keeps a terminal's signal away from the process. The coordinator
-    // alone handles the signal, and ends the participants in order.
+    // alone handles the signal, and lets the participants end cleanly.
     let child = command
         .stdin(Stdio::from(theirs.try_clone()?))
         .stdout(Stdio::from(theirs))
