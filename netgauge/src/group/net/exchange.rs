@@ -29,16 +29,15 @@ const DONE: u8 = b'D';
 const GOING: u8 = b'S';
 
 /// If all send to member 0: the number of bytes that a sender writes before it yields the
-/// processor. When the sender writes the rest of the message, some of these bytes still wait for
-/// ESP's or TCP's window. The rest joins the same queue, so ESP's sender does not have to announce
-/// the rest to the receiver separately.
+/// processor. When the sender writes the rest of the message, some of these bytes are still queued
+/// behind ESP's or TCP's window. The rest joins that queue. If the queue were empty, ESP would have
+/// to announce the rest to the receiver separately.
 const FIRST_PIECE: usize = 16 * 1024;
 
 /// The results of one round, as one member measured them.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Span {
-    /// The time from the byte that starts the first member to the last member's report,
-    /// nanoseconds; only member 0's value is used.
+    /// The duration of the round, nanoseconds. Only member 0's value is used.
     pub round_ns: u64,
     /// The time from this member's start until it had received everything, nanoseconds; 0 if it
     /// receives nothing.
@@ -238,8 +237,8 @@ impl<'a> Exchange<'a> {
     }
 
     fn is_over(&self) -> bool {
-        // A member sets `done` when it queues its report to member 0. The round is over only when
-        // the report is written. Until then, `has_all` is false.
+        // A member sets `done` when it queues its report to member 0. `has_all` is false until the
+        // report is written, so the round is not over before that.
         let said = match self.number {
             CLOCK => self.gathers || self.states.iter().all(|state| state.done),
             _ => self.states.iter().any(|state| state.done),
@@ -352,8 +351,8 @@ impl<'a> Exchange<'a> {
         Ok(())
     }
 
-    /// Processes `word`, a byte that is not part of a message. Only member 0 accepts such bytes:
-    /// they are reports of other members.
+    /// Processes `word`, a byte that is neither part of a message nor [`GO`]. It can only be a
+    /// report to member 0; any other byte is an error.
     fn hear(&mut self, link: usize, word: u8) -> Result<()> {
         let is_told = self.number == CLOCK && !self.gathers;
         let state = &mut self.states[link];
@@ -696,8 +695,8 @@ mod tests {
                 let message: Vec<u8> = (0..length).map(|at| pattern(number, at)).collect();
                 let mut socket = clients[0].links.remove(0).socket;
                 socket.set_nonblocking(false).unwrap();
-                // The error is ignored, because this call fails if the server ends the connection
-                // before all is sent.
+                // The error is ignored, because the server may end the connection before all is
+                // sent.
                 let _ = socket.write_all(&message);
                 let mut rest = Vec::new();
                 let _ = socket.read_to_end(&mut rest);

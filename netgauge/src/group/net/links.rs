@@ -102,7 +102,8 @@ fn is_harmless(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
 }
 
-/// An epoll instance that watches the links and the control connection. Events name links by index.
+/// An epoll instance that watches the links and the control connection. An event has the index of
+/// its link.
 pub(super) struct Watch {
     epoll: Epoll,
     events: Vec<EpollEvent>,

@@ -98,8 +98,8 @@ pub enum Answer {
     Listening(Endpoint),
     /// The member is ready for the rounds, which member 0 starts.
     Ready,
-    /// The times of the member's next rounds of an exchange, in the order of the rounds. An
-    /// exchange may take several of these answers.
+    /// The times of successive rounds of an exchange. A long exchange is reported in several of
+    /// these answers.
     Spans(Vec<Span>),
     /// The times of the member's remote calls.
     RpcTimes(RpcTimes),

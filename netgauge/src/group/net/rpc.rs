@@ -3,9 +3,10 @@
 //! The traffic of pattern loaded-latency: one client calls the server while others send streams.
 //!
 //! The server starts each stream with one byte. When data has arrived from all streams, the server
-//! begins to count, and starts the caller. A request is a message, and its reply is one byte. With
-//! the last reply, the server also sends one byte on each stream, which ends the stream. A stream
-//! consists of blocks. The first byte of each block tells whether the block is the last one.
+//! begins to count their bytes, and starts the caller. A request is a message, and its reply is one
+//! byte. With the last reply, the server also sends one byte on each stream, which ends the stream.
+//! A stream consists of blocks. The first byte of each block tells whether the block is the last
+//! one.
 
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd as _, BorrowedFd};
@@ -37,7 +38,7 @@ const MORE: u8 = 0xfe;
 /// The first byte of the last block.
 const LAST: u8 = 0xff;
 
-/// A stream has started when this many of its bytes have arrived.
+/// A stream counts as started when this many of its bytes have arrived.
 const UNDER_WAY: u64 = 8 * BLOCK;
 
 /// The clients that send streams while the caller calls.
@@ -318,8 +319,8 @@ impl Server<'_> {
         self.left == 0 && self.incoming.iter().all(over)
     }
 
-    /// Starts the caller as soon as enough data has arrived from each stream. Does nothing before
-    /// that time, or if the caller was started already.
+    /// Starts the caller, unless it was started already, or a stream has not delivered enough data
+    /// yet.
     fn begin_in_time(&mut self) -> Result<()> {
         let waits = |incoming: &Incoming| matches!(incoming, Incoming::Stream(bytes, _) if *bytes < UNDER_WAY);
         if self.begun.is_some() || self.incoming.iter().any(waits) {

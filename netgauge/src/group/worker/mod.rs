@@ -27,7 +27,7 @@ use parameters::Parameters;
 /// shorter than the longest line that the connection accepts.
 const SPANS_PER_MESSAGE: usize = 256;
 
-/// The sockets of a participant.
+/// The state of a participant, with its sockets.
 enum Role {
     None,
     Listening(StreamListener),
@@ -79,9 +79,9 @@ impl Worker {
     /// Carries an order out. Returns the last answer to the order, or `None` if the coordinator has
     /// interrupted the order.
     fn carry_out(&mut self, order: Order, control: &mut Control) -> Result<Option<Answer>> {
-        // An order that takes time ends when the descriptor becomes readable. Data that was read
-        // together with the order does not make the descriptor readable, so this check looks for
-        // such data.
+        // The coordinator's next order interrupts an order that takes time: the control connection
+        // becomes readable. An order that was read together with this one does not make it
+        // readable, so this check looks for such data.
         if order.takes_time() && control.has_read_ahead() {
             return Ok(None);
         }
