@@ -234,8 +234,8 @@ impl Cli {
             bail!("setup makes its connections as the system does: leave options of sockets out");
         }
         if self.measuring.mode != "all" && self.pattern != "all" {
-            // With `-m all` or `-x all`, the run leaves out a transport that does not suit a
-            // pattern. The report then gives the reason.
+            // With `-m all` or `-x all`, an unsuitable transport is no error: the run leaves it
+            // out, and the report gives the reason.
             for pattern in &patterns {
                 for kind in &transports {
                     pattern.pair()?.suits(kind)?;

@@ -13,7 +13,7 @@
 //!                               <-        Opened     (both sockets are connected)
 //! Step (size, rounds)           ->
 //!                               <-        Ready      (now the data goes over the transport)
-//!                               <-        Endpoint   (pattern setup: the server listens for more)
+//!                               <-        Endpoint   (pattern setup: a further listener)
 //!   ... more steps ...
 //! Close                         ->
 //!                               <-        Closed
@@ -392,7 +392,7 @@ impl Control {
         Ok(ready)
     }
 
-    /// Returns whether `input` already holds data from the descriptor. A wait for the descriptor
+    /// Returns whether `input` already holds data from the descriptor. `poll(2)` on the descriptor
     /// does not report such data.
     pub fn has_read_ahead(&self) -> bool {
         !self.input.buffer().is_empty()
@@ -422,7 +422,8 @@ impl Control {
 as_fd!([] Control, input.get_ref());
 
 /// Connects to the server at `port` of `host` and greets it. While the server is not up yet,
-/// retries until `wait` has passed; each attempt takes at most `give_up`, and so does the greeting.
+/// retries until `wait` has passed. Waits at most `give_up` for a connection to each address, and
+/// for the server's greeting.
 ///
 /// # Errors
 ///

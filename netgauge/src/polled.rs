@@ -419,7 +419,8 @@ mod tests {
         let mut arrived = [0; 10];
         carry(&mut one, &mut two, &[2; 10], &mut arrived, patience).unwrap();
         assert_eq!(arrived, [2; 10]);
-        // The message has arrived, and no other one is in flight, so there is nothing to receive.
+        // The message was received above, and no other one is in flight, so there is nothing to
+        // receive.
         let mut ends = Ends {
             first: Box::new(one),
             second: Box::new(two),

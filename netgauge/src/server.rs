@@ -69,7 +69,7 @@ pub fn serve(listener: &TcpListener, options: &ServerOptions) -> Result<()> {
         let stream = match listener.accept() {
             Ok((stream, _)) => stream,
             // The client has closed the connection while it was in the accept queue, so the server
-            // waits for the next.
+            // waits for the next client.
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => continue,
             Err(error) => return Err(error).context("waiting for clients"),
         };

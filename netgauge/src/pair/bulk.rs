@@ -138,7 +138,7 @@ impl Transfer {
         Ok(())
     }
 
-    /// Returns whether the whole transfer has arrived.
+    /// Receives and confirms the transfer. Returns `false` if the sender has abandoned it.
     fn receive(&self, link: &mut Link<'_>, buffer: &mut [u8]) -> io::Result<bool> {
         let reliable = link.is_reliable();
         let (mut left, mut received) = (self.size, 0u64);

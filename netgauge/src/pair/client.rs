@@ -245,7 +245,7 @@ impl Client<'_> {
         let result = self.open_and_lead(prepared, &context.options, streams, planned, rows);
         match result {
             Err(error) if is_peer_gone(&error) => Err(error),
-            // The rows so far count even if the peer dies during `close`.
+            // If the peer dies during `close`, the run fails, but the report keeps the run's rows.
             result => self.close().and(result),
         }
     }
@@ -280,8 +280,8 @@ impl Client<'_> {
 
     /// Makes the peer close this transport, and discards the peer's remaining messages.
     ///
-    /// A peer that still waits for this side's connection answers when its own time to give up has
-    /// passed, so it gets as long as for other answers.
+    /// The peer may still be waiting for this side's connection. It then answers only when its own
+    /// time limit has passed, so this call waits as long as for other answers.
     fn close(&mut self) -> Result<()> {
         self.control.send(&Message::Close)?;
         while self.control.receive()? != Message::Closed {}

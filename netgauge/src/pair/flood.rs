@@ -28,8 +28,8 @@ pub(crate) struct Flood;
 
 impl PairPattern for Flood {
     fn lead(&self, link: &mut Link<'_>, plan: &Plan, rows: &mut dyn FnMut(Row)) -> Result<()> {
-        // A request for the tally has the complement of the flood's tag. So only half of the byte
-        // values can be tags of floods.
+        // A request for the tally is filled with the complement of the flood's tag. So only half of
+        // the byte values can be tags of floods.
         let mut tags = (1..=u8::MAX / 2).cycle();
         for &size in &plan.sizes {
             if let Some(most) = link.transport.max_datagram() {
@@ -89,10 +89,10 @@ fn run(link: &mut Link<'_>, plan: &Plan, size: u64, count: u32, tag: u8) -> Resu
         true => receive_tally(link.transport, tag).map_err(|error| link.explain(error))?,
         false => ask_for_tally(link, &vec![!tag; size as usize], tag)?,
     };
-    // Over a stream, the tally comes when the follower has read the last message, so the leader's
-    // time ends with it. With datagrams, the tally comes on request, some time after the flood. So
-    // the leader's time ends with the last sending call, and the longer of both sides' times
-    // counts.
+    // Over a stream, the follower sends the tally when it has read the last message, so the
+    // leader's time ends when the tally arrives. With datagrams, the tally comes on request, some
+    // time after the flood. So the leader's time ends with the last sending call; if the follower's
+    // time is longer, that time counts instead.
     let elapsed = match link.is_reliable() {
         true => start.elapsed(),
         false => last.duration_since(start).max(tally.time),

@@ -221,7 +221,8 @@ impl Link<'_> {
         }
     }
 
-    /// Waits for data or a control message. Returns whether the control message came first.
+    /// Waits for data or a control message. Returns `true` for a control message, and `false` if
+    /// data arrived before it.
     fn wait_for_control(&self) -> Result<bool> {
         if self.control.is_ready(Duration::ZERO)? {
             return Ok(true);
@@ -341,7 +342,8 @@ impl Losses {
     /// Returns the reason to end the run, if there is one.
     fn hopeless(&self) -> Option<String> {
         let (total, in_a_row) = (self.total, self.in_a_row);
-        // A train or transfer that counts as lost may have lost only a small part.
+        // A train or transfer counts as lost even if only a small part of it was lost. So the user
+        // may have to lower the size.
         let parts = match self.what {
             Lost::Message => None,
             Lost::Train => Some("trains of messages"),

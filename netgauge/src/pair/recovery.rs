@@ -4,10 +4,10 @@
 //! for the follower's answer, which is one byte.
 //!
 //! No packet follows the last packet of a message, so only a timer can detect the loss of that
-//! packet. A small message stands for a short dialogue, a large message for a transfer with a tail.
-//! An exchange that takes much longer than the median is a stall. On a clean path, a stall means
-//! that a host was busy; on a lossy path, it means that a packet was retransmitted. A lost datagram
-//! is counted, and not repeated.
+//! packet. A small message stands for a short dialogue, a large message for a transfer that may
+//! lose its last packet. An exchange that takes much longer than the median is a stall. On a clean
+//! path, a stall means that a host was busy; on a lossy path, it means that a packet was
+//! retransmitted. A lost datagram is counted, and not repeated.
 
 use std::time::Instant;
 
