@@ -274,7 +274,7 @@ mod tests {
         for polls in [false, true] {
             let (mut one, _two) = pair(4);
             one.calls.waits.polls_to_send = polls;
-            // The peer's socket holds only a few unread datagrams.
+            // The peer's socket holds only a few unread datagrams, so a send fails soon.
             let error = loop {
                 if let Err(error) = one.send(&[1; 4]) {
                     break error;

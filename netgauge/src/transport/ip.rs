@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! The addresses for transports over IP: those of the control connection, or of a named interface.
-//! With a named interface, the leader sends only through that interface.
+//! The addresses of transports over IP. They are the addresses of the control connection, unless an
+//! interface is named. In that case, they are the interface's, and the leader sends only through
+//! the interface.
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
@@ -51,7 +52,7 @@ pub(super) fn endpoint(context: &Context, address: SocketAddr) -> Endpoint {
     }
 }
 
-/// Returns the peer's address. If the context is for a single peer, fails if the peer's address is
+/// Returns the peer's address. Fails if the context is for a single peer, and the peer's address is
 /// of another family than this side's.
 pub(super) fn peers_address(context: &Context, peer: &Endpoint) -> Result<SocketAddr> {
     let told = peer.ip.map(|ip| SocketAddr::new(ip, 0));

@@ -106,8 +106,9 @@ pub trait Transport: AsFd {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// Receives the bytes that have arrived, without waiting, and at most one datagram. Returns the
-    /// number of bytes. Only kinds that are [`polled`](kind::Kind::polled) implement this function.
+    /// Receives, without waiting, bytes that have arrived: one datagram, or some bytes of a stream.
+    /// Returns the number of bytes. Only kinds that are [`polled`](kind::Kind::polled) implement
+    /// this function.
     ///
     /// # Errors
     ///

@@ -142,8 +142,8 @@ impl SocketOptions {
         *self == Self::default()
     }
 
-    /// Returns the given options. Each has two values: its name, and a function that returns
-    /// whether the option applies to a transport.
+    /// Returns two values for each given option: its name, and a function that returns whether the
+    /// option applies to a transport.
     pub(super) fn given(&self) -> impl Iterator<Item = (&'static str, Taken)> {
         let all: [(bool, &str, Taken); 6] = [
             (self.nodelay.is_some(), "--nodelay", |t| t.nodelay.is_some()),

@@ -26,7 +26,8 @@ pub(super) struct Waits {
 }
 
 impl Waits {
-    /// Returns where the calls of a socket with these options wait, each for `most` at most.
+    /// Returns where the calls of a socket with these options wait. Each call waits for at most
+    /// `most`.
     pub(super) fn of(options: &SocketOptions, most: Duration) -> Self {
         Self {
             most,
@@ -42,7 +43,7 @@ impl Waits {
         Ok(Self::of(&context.options, context.give_up))
     }
 
-    /// Returns a value for calls that all block, each for `most` at most.
+    /// Returns the value for calls that wait in the socket. Each call waits for at most `most`.
     pub(super) fn blocking(most: Duration) -> Self {
         Self::of(&SocketOptions::default(), most)
     }

@@ -27,7 +27,7 @@ pub(super) const KIND: Kind = Kind {
 fn prepare(context: &Context) -> Result<Prepared> {
     let interface = context.ethernet()?;
     // The socket is opened with protocol 0, so it receives nothing until bind sets the Ethernet
-    // type. Otherwise frames of other interfaces would be queued until then.
+    // type. Otherwise the socket would queue frames of other interfaces before the bind.
     let socket = Socket::new(Domain::PACKET, Type::DGRAM, Some(Protocol::from(0)))
         .map_err(explain_permission)?;
     let any = link_address(context.ethertype, interface.index, MacAddr::UNSPECIFIED);

@@ -76,8 +76,8 @@ pub trait StreamKind: Sync + fmt::Debug {
     /// Fails with the socket's error.
     fn listen(&self, context: &Context) -> Result<StreamListener>;
 
-    /// Resolves the address of a listening socket, and returns a function that connects to it.
-    /// Calls of this function may be timed, so all look-ups are done before.
+    /// Resolves the address of a listening socket, and returns a function that connects to it. All
+    /// look-ups are done before the function is returned, because its calls may be timed.
     ///
     /// # Errors
     ///

@@ -188,7 +188,7 @@ fn connect(socket: &Socket, to: SocketId, give_up: Duration) -> Result<()> {
     })
 }
 
-/// If the kernel does not know AF_TIPC, adds to the error what the user can do.
+/// If the kernel does not know AF_TIPC, adds advice for the user to the error.
 fn explain_family(error: io::Error) -> anyhow::Error {
     let missing = error.raw_os_error() == Some(libc::EAFNOSUPPORT);
     let error = anyhow::Error::new(error);

@@ -3,11 +3,12 @@
 //! Streams of TCP and of ESP that send from the program's own memory (`MSG_ZEROCOPY`, the kernel's
 //! `Documentation/networking/msg_zerocopy.rst`).
 //!
-//! The kernel pins the pages of a message instead of copying them, and reports on the socket's
-//! error queue when it has released them. Until then the pages must not change, so this transport
-//! waits for all completions before it receives. The wait is part of the cost, because every
-//! program has to wait before it writes to the pages again. Some devices, such as loopback and
-//! veth, need a copy. For these devices the kernel makes a copy, and reports that it did.
+//! The kernel pins the pages of a message instead of copying them. When it has released them, it
+//! reports a completion on the socket's error queue. The pages must not change before they are
+//! released, so this transport waits for all completions before it receives. The wait is part of
+//! the cost, because every program has to wait before it writes to the pages again. Some devices,
+//! such as loopback and veth, need a copy. For these devices the kernel makes a copy, and reports
+//! that it did.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
