@@ -100,7 +100,7 @@ pub fn ensure_interface(name: &str) -> Result<()> {
         .with_context(|| format!("no interface `{name}`: `ip link` lists those there are"))
 }
 
-/// Returns what to do if `error` is about a lack of descriptors.
+/// If `error` is about a lack of descriptors, returns advice for the user.
 pub fn descriptors_hint(error: &anyhow::Error) -> Option<&'static str> {
     let number = |cause: &(dyn std::error::Error + 'static)| {
         let errno = cause.downcast_ref::<Errno>().map(|errno| *errno as i32);
@@ -114,7 +114,7 @@ pub fn descriptors_hint(error: &anyhow::Error) -> Option<&'static str> {
         .then_some("too few descriptors: raise the limit by `ulimit -n`")
 }
 
-/// Adds to `error` what to do if it is about a lack of descriptors.
+/// If `error` is about a lack of descriptors, adds advice for the user.
 pub fn explain_descriptors(error: anyhow::Error) -> anyhow::Error {
     match descriptors_hint(&error) {
         Some(hint) => error.context(hint),

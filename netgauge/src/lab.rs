@@ -135,7 +135,7 @@ impl LabArgs {
         if self.pattern.roles() == Some(Roles::Grid) {
             return Ok(true);
         }
-        // With `-m all`, ESP is left out if it does not work.
+        // With `-m all`, ESP is not required: the run leaves it out if it does not work.
         let named = self.measuring.transports()?;
         Ok(!self.measuring.is_all() && named.iter().any(|kind| kind.name.starts_with("esp")))
     }

@@ -5,8 +5,7 @@
 use std::fmt;
 use std::io::{self, Write as _};
 
-/// Prints a message. A message does not decide the outcome of a run, so an error is ignored if the
-/// message cannot be written: for example, a terminal or a pipe may be gone.
+/// Prints a message. Errors are ignored: a run does not fail because its terminal or pipe is gone.
 pub fn tell(text: fmt::Arguments<'_>) {
     // One call writes the whole line, so lines of other processes do not come between its parts.
     let _ = io::stderr().write_all(format!("netgauge: {text}\n").as_bytes());

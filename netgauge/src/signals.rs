@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! SIGINT and SIGTERM, made readable from a descriptor, so that a run can wait for them and end in
-//! order.
+//! SIGINT and SIGTERM, made readable from a descriptor, so that a run can wait for them and end
+//! cleanly.
 
 use std::io::{ErrorKind, Read};
 use std::os::unix::net::UnixStream;

@@ -246,8 +246,8 @@ fn a_member_that_falls_silent_is_named() {
         signal(&servers[1].process, Signal::SIGSTOP);
         let output = finish(child);
         signal(&servers[1].process, Signal::SIGCONT);
-        // A process that is stopped before the rounds does not answer; a process that is stopped
-        // during the rounds does not send.
+        // The error names this server in either case. A server that is stopped before the rounds
+        // does not answer; one that is stopped during the rounds does not send.
         failed_by(&output, &servers[1].name());
     }
 }
@@ -385,7 +385,7 @@ fn a_member_that_is_killed_is_named_and_the_others_go_on_serving() {
 fn a_run_that_is_interrupted_prints_what_was_measured() {
     for pattern in ["one-many", "many-one", "all-to-all", "bisection"] {
         let mut servers = servers(3, "");
-        // The first size is complete; the second never completes.
+        // These rounds take much longer than the test lets the run last.
         let child = begin(pattern, &mut servers, "-s 1,1M -c 100000 --warmup 0");
         // The test waits until the servers have used the processor for a while, because some rounds
         // are complete then. `ticks` returns a server's processor time.
@@ -429,7 +429,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // The error is ignored, because a failed test has reported its own error.
+        // The error is ignored, because a file that is left behind does no harm.
         let _ = std::fs::remove_file(&self.0);
     }
 }

@@ -57,7 +57,8 @@ impl Directory {
 
 impl Drop for Directory {
     fn drop(&mut self) {
-        // The error is ignored, because files left behind are in the directory for temporary files.
+        // The error is ignored, because files that are left behind among temporary files do no
+        // harm.
         let _ = fs::remove_dir_all(&self.0);
     }
 }

@@ -55,9 +55,8 @@ fn one_server_serves_client_after_client_in_every_format() {
     let csv = run(server.client(&format!("{options} --format csv")));
     let csv = text(&csv.stdout);
     let (comments, lines): (Vec<_>, Vec<_>) = csv.lines().partition(|line| line.starts_with('#'));
-    // For each pattern, the average number of lines for one transport and one size. It is one line
-    // for setup: tcp has two lines, for the two kinds of times, and udp has no connections to set
-    // up.
+    // The average number of lines by pattern, for one transport and one size. For setup, it is 1:
+    // tcp has two lines, one for each kind of times, and udp has none, because setup leaves it out.
     let kinds_of_times = [1, 1, 4, 1, 1, 1].map(|kinds| 4 * kinds);
     assert_eq!(lines.len(), 1 + kinds_of_times.iter().sum::<usize>());
     assert_eq!(comments.len(), 3, "{csv}");
@@ -267,7 +266,7 @@ fn once_ends_the_server_with_its_client() {
 
 #[test]
 fn no_server_is_answered_with_how_to_start_one() {
-    // The port was free before, and no process listens on it now.
+    // The listener is closed at once, so nothing listens on its port any more.
     let port = TcpListener::bind("127.0.0.1:0")
         .unwrap()
         .local_addr()
@@ -342,7 +341,7 @@ fn a_wrong_command_line_is_status_2() {
         run(netgauge("--server --format xml")).status.code(),
         Some(2)
     );
-    // Errors that the parser does not find. No server is contacted, and nothing is reported.
+    // Errors that the parser does not find. No server is contacted, and no report is printed.
     for (line, expected) in [
         ("--connect h -x ring", "no pattern `ring`"),
         ("--connect h -m tpc", "no transport `tpc`"),

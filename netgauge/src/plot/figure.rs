@@ -58,7 +58,8 @@ pub(super) struct Number {
 /// The origin of a number. Numbers of the same origin are on one line.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Origin {
-    /// The index of the transport, in the order in which the files' runs name the transports.
+    /// The index of the transport in a list of all transports, ordered by their first runs in the
+    /// files.
     rank: usize,
     /// The index of the file.
     file: usize,
@@ -255,7 +256,7 @@ impl Laid {
     }
 
     /// Returns the chart of the lines, without [`Chart::notes`]. If the horizontal axis shows
-    /// sizes, its label is `x`, or else "message size".
+    /// sizes, its label is `x`, or "message size" if `x` is `None`.
     pub(super) fn draw(self, title: String, x: Option<&str>, y: &str, base: Option<Base>) -> Chart {
         let (x, unit) = match self.is_over_clients() {
             true => ("clients", Unit::Count),
@@ -312,7 +313,7 @@ fn compare(what: &str, numbers: Vec<Number>, files: &[Results]) -> Result<Chart>
     let standard = |origin: &Origin| {
         let others = laid.lines.keys().filter(|other| {
             let same = |at: usize| at == part || origin.parts[at] == other.parts[at];
-            // Files are compared by their index, because two of them may have the same name.
+            // The first file is found by its index, because two files may have the same name.
             (0..PARTS).all(same) && (!several || other.file == 0)
         });
         let first = others.min_by_key(|other| other.rank);

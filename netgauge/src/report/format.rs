@@ -63,8 +63,8 @@ pub enum Format {
 
 impl Format {
     /// Prints on standard error the transports that were left out, and the errors. A table lists
-    /// both, so this call prints no transports if the format is a table, and no errors if the table
-    /// has gone to a terminal.
+    /// both already. So for a table, prints no transports, and errors only if the table has not
+    /// gone to a terminal.
     pub fn tell(self, left_out: &[LeftOut], errors: &[String]) {
         if self != Self::Table {
             left_out.iter().for_each(|out| tell(format_args!("{out}")));

@@ -52,7 +52,7 @@ impl Record {
     pub(crate) fn write_head(&self, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "{}: {}", self.started, self.command)?;
         for (parts, machine) in self.alike() {
-            // Short names stand to the left of the facts, longer names above the facts.
+            // Short names stand to the left of the facts. Longer names stand above them.
             let names = parts.join(" ");
             let beside = names.len() <= BESIDE;
             if !beside {
