@@ -3,8 +3,9 @@
 //! Makes the page `docs/performance.md`: lists the measurements, stores their results, and draws
 //! the pictures.
 //!
-//! The runner measures, and needs only [`topics`] and [`results`]. With the feature `page`, the
-//! program `performance` draws the figures from the results, and writes the page.
+//! The test runner makes the measurements, for which it needs only [`topics`] and [`results`]. With
+//! the feature `page`, the program `performance` draws the figures from the results, and writes the
+//! page.
 
 #[cfg(feature = "page")]
 mod overheads;

@@ -32,12 +32,12 @@ fn main() -> ExitCode {
     }
 }
 
-/// Returns true if every transport was measured.
+/// Writes the page and its pictures. Returns true if every transport was measured.
 fn run(options: &Options) -> Result<bool> {
     let results = Results::load(&options.results)?;
     let page = page::write(&results)?;
     let pictures = options.docs.join(page::PICTURES);
-    // Pictures that are no longer drawn are removed.
+    // Removes all old pictures, because some may no longer be drawn.
     if pictures.exists() {
         fs::remove_dir_all(&pictures).with_context(|| pictures.display().to_string())?;
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Redraws the figures of processor costs: the overhead in a program's calls, and the hidden
-//! overhead outside of them.
+//! Redraws the figures of processor costs: the overhead within a program's calls, and the hidden
+//! overhead outside of calls.
 
 use std::fmt::Write as _;
 
@@ -60,9 +60,10 @@ pub fn logp(results: &Results) -> Result<Section> {
     Ok(section)
 }
 
-/// One of the costs in the table: where its number of instructions is found in the results.
+/// One of the costs in the table, and the keys of its numbers in the results.
 struct Cost {
-    /// The cost's part of the keys in [`Results::numbers`], such as `byte` in `softirq-byte/esp`.
+    /// The cost's name within the keys of [`Results::numbers`]: `byte` in `softirq-byte/esp`, for
+    /// example.
     key: &'static str,
     /// The cost's name in the page.
     name: &'static str,
@@ -89,7 +90,7 @@ const COSTS: [Cost; 2] = [
 ];
 
 impl Cost {
-    /// Returns how many instructions this cost is, on both hosts together.
+    /// Returns the number of instructions of this cost, summed over both hosts.
     fn all(&self, results: &Results, series: Series) -> Option<f64> {
         let points = results.points(&self.topic.key(), series, self.path);
         at(&points, self.size)
@@ -101,7 +102,8 @@ impl Cost {
         results.number(&format!("{part}-{}", self.key), series)
     }
 
-    /// Returns the instructions that are executed in `part`, the kernel or its softirqs.
+    /// Returns how many of this cost's instructions are executed in `part`, the kernel or its
+    /// softirqs.
     fn part(&self, results: &Results, part: &str, series: Series) -> Option<f64> {
         Some(self.share(results, part, series)? * self.all(results, series)?)
     }

@@ -60,7 +60,7 @@ pub struct Results {
     pub release: String,
     /// The runs in netgauge's reports, by `topic/series`.
     pub runs: BTreeMap<String, Vec<Value>>,
-    /// Shares of a cost's instructions, by `part-cost/series`, such as `softirq-byte/esp`.
+    /// Shares of a cost's instructions. Each key is `part-cost/series`, such as `softirq-byte/esp`.
     pub numbers: BTreeMap<String, f64>,
     /// The cells of the table that netgauge's `esp-params` measured.
     pub parameters: Vec<Value>,
@@ -92,8 +92,9 @@ impl Results {
             .with_context(|| path.display().to_string())
     }
 
-    /// Stores each run of `report` under `topic` and a series. The series is the element of
-    /// `series` that has the run's transport. This element also says whether offloads were on.
+    /// Stores each run of `report` under `topic` and its series: the element of `series` with the
+    /// run's transport. A report does not say whether offloads were on, so `series` may contain
+    /// only one of TCP and TCP without offloads.
     pub fn take(&mut self, topic: &str, series: &[Series], report: &Value) {
         for run in report["runs"].as_array().into_iter().flatten() {
             let of = series.iter().find(|one| run["transport"] == one.transport);

@@ -22,8 +22,8 @@ pub fn ramp_up(results: &Results) -> Result<Section> {
         }
     }
     let (rate, round_trip) = LONG;
-    // The least time consists of the handshake's round trip, and of the round trip and the
-    // transmission times of the message and its echo.
+    // The minimum is two round trips, one for the handshake and one for the message with its echo,
+    // plus the transmission times of message and echo.
     let least = |size: f64| (2.0 * round_trip + 2.0 * size * 8e9 / rate) / 1e3;
     let mut section = Section {
         title: "Ramp-up".to_owned(),

@@ -26,8 +26,8 @@ pub const LONG_CABLE: &str = "rate 1gbit delay 100us";
 pub const LONG: (f64, f64) = (1e9, 200_000.0);
 /// Congestion controls of the TCP streams that share a port with an ESP stream.
 pub const CONGESTIONS: [&str; 3] = ["reno", "cubic", "dctcp"];
-/// The number of queued bytes from which a port of the switch marks the packets of TCP streams with
-/// `dctcp`.
+/// If TCP streams use `dctcp`, a port of the switch marks packets once its queue has this number of
+/// bytes.
 pub const MARKS: &str = "30k";
 /// Share of frames that the lossy cable loses, in percent.
 pub const LOSS: u32 = 2;

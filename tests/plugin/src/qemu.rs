@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Declares the part of QEMU's plugin interface that is needed, and has this plugin's callbacks.
+//! Declares the part of QEMU's plugin interface that this plugin needs, and defines the plugin's
+//! callbacks.
 
 use std::ffi::{c_char, c_int, c_uint, c_void, CStr};
 use std::io::{BufRead as _, BufReader, Write as _};
