@@ -123,8 +123,8 @@ pub fn read(text: &str, protocol: &str, (streams, pause): (u32, u32)) -> Result<
 
 impl Row {
     /// Returns the share of the rate (bit/s) that streams and questions use together. Assumes that
-    /// each question takes the median time, and that the next one follows `pause` milliseconds
-    /// after its answer.
+    /// each question takes the median time, and is sent `pause` milliseconds after the previous
+    /// answer.
     fn all(&self, rate: f64, pause: u32) -> f64 {
         let every = self.median_ns as f64 + f64::from(pause) * 1e6;
         let questions = self.size as f64 * 8e9 / every.max(1.0);

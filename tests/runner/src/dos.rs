@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Measures the cost of attacks by a host on the same Ethernet, for the attacked host and for a
-//! stream.
+//! Measures attacks by a host on the same Ethernet: how much each frame costs the attacked host,
+//! and how much goodput a stream loses.
 //!
 //! One guest, whose clock counts instructions, has two namespaces joined by a cable. In the guest,
 //! `scenarios --dos` makes the attacks, measures their cost, and compares it with its limits.

@@ -168,9 +168,10 @@ impl Matrix {
 }
 
 impl Figures {
-    /// Formats the cell. First come two times in seconds: until the last byte, and from there until
-    /// the last socket is closed. Then come the numbers of retransmitted packets and of
-    /// retransmission requests, and the number of failed connection attempts, if any.
+    /// Formats the cell. Its first two numbers are times in seconds: the time until the last byte
+    /// has arrived, and the time from then until the last socket is closed. Then follow the numbers
+    /// of retransmitted packets and of retransmission requests, and the number of failed connection
+    /// attempts, if any.
     fn text(&self) -> String {
         let mut text = format!(
             "{:.2} + {:.2} s; {}, {}",

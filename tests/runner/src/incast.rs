@@ -28,11 +28,11 @@ use crate::beside::RECEIVER;
 /// about 20 frames, as DCTCP's authors chose.
 const MARKING: &str = "30k";
 
-/// The least share of the port's rate that ESP must reach in its worst round of the largest size.
-/// At that size the round trips at a round's start and end matter little.
+/// The least share of the port's rate that ESP must reach in its worst round, for the largest size.
+/// At that size, a round lasts much longer than the round trips at its start and end.
 const LEAST_SHARE: f64 = 0.95;
 
-/// The least fairness of an ESP round of 256 KiB.
+/// The least fairness (Jain's index) of an ESP round of 256 KiB.
 const LEAST_FAIRNESS: f64 = 0.97;
 /// The least fairness of an ESP round of 64 KiB, which is two windows. This bound is lower than
 /// [`LEAST_FAIRNESS`] because the first sender that finishes is a whole window ahead of the other
@@ -171,8 +171,8 @@ pub fn run(layout: &Layout, options: &Options) -> Result<bool> {
     let beside = options.beside.iter().map(|streams| streams + 1);
     let senders = options.senders.iter().copied().chain(beside).max();
     let hosts = senders.context("no senders")? + 1;
-    // Removes the kernel's limit on the time of real-time processes. Processes of one real-time
-    // priority take turns and do not preempt each other, so the senders start together.
+    // Removes the kernel's limit on the time of real-time processes. The senders are real-time
+    // processes of one priority, so they do not preempt each other, and start together.
     let ended = guest.shell("echo -1 >/proc/sys/kernel/sched_rt_runtime_us")?;
     ensure!(ended.status == 0, "{}", ended.text);
     make_switch(&mut guest, options, hosts, &format!(" --ecn {MARKING}"))?;
@@ -369,8 +369,8 @@ fn ask(
     })
 }
 
-/// Measures rounds of one protocol. The outer result fails if the guest fails, the inner result if
-/// the rounds fail.
+/// Measures rounds of one protocol. The outer result is an error if the guest fails; the inner
+/// result is an error if only the rounds fail.
 fn measure(
     guest: &mut Commands,
     options: &Options,

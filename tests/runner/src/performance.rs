@@ -166,8 +166,8 @@ fn to_server(
     })
 }
 
-/// Runs netgauge in the guest for a topic, with the series that suit this topic. `line` makes
-/// netgauge's command from the names of their transports.
+/// Runs netgauge in the guest for a topic, with those of `series` that suit the topic. `line`
+/// returns netgauge's command line for the names of the series' transports.
 fn measure(
     guest: &mut Commands,
     results: &mut Results,

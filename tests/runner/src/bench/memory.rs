@@ -7,8 +7,8 @@
 //! Two runs differ only in their number of messages or bytes, and the difference of their counts
 //! gives the figure; `make profile` counts in the same way. Before and after each run the guest
 //! makes a system call that nothing else makes. At each of these calls the plugin records its
-//! totals. The plugin does not count while the guest waits for the runner. During this time the
-//! guest's clock runs ahead, and the kernel's timers run with the clock.
+//! totals. The counts between two runs are not used, because the guest then waits for the runner.
+//! During this wait the guest's clock runs ahead, and the kernel's timers run with it.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -46,8 +46,8 @@ const BLOCKS: [u64; 2] = [2000, 22_000];
 /// A string instruction is listed if it takes at least this share of a figure's instructions.
 const LISTED: f64 = 0.002;
 
-/// A ratio is not printed if its divisor is below this number, because the guest's other activity
-/// adds more than that.
+/// No ratio is printed if its divisor is below this number. The guest's other activity changes a
+/// count by more than this number, so the ratio would mean nothing.
 const LEAST: f64 = 0.5;
 
 /// Names of the numbers in the table.
@@ -79,9 +79,9 @@ enum Work {
     Stream([u64; 2]),
 }
 
-/// Longer streams, for links that carry many packets at a time through the kernel. They take about
-/// as many instructions as [`STREAM`]. The guest's other activity takes some hundred thousand
-/// instructions, which is little in comparison.
+/// Longer streams, for links that carry many packets at a time through the kernel. There they take
+/// about as many instructions as [`STREAM`] takes on other links. The guest's other activity is
+/// small in comparison: some hundred thousand instructions.
 const LONG_STREAM: Work = Work::Stream([4 << 10, 132 << 10]);
 const STREAM: Work = Work::Stream([4 << 10, 28 << 10]);
 
@@ -234,7 +234,7 @@ struct Row {
     transport: &'static str,
     /// The counts of one unit of work: half a round trip or a KiB.
     counts: Counts,
-    /// The number of instructions of one unit by the guest's clock, as netgauge measured them.
+    /// The number of instructions for one unit, as netgauge measured it by the guest's clock.
     clock: f64,
 }
 

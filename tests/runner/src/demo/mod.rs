@@ -30,9 +30,9 @@ use crate::step;
 /// Time limit for a measurement; many times the usual duration.
 const PATIENCE: Duration = Duration::from_secs(900);
 
-/// The stream protocols that share a port: Linux' default TCP, and ESP. The number says after how
-/// many rounds of many senders the protocol's median is reproducible. ESP's rounds are all alike,
-/// so few suffice.
+/// The stream protocols that share a port: Linux' default TCP, and ESP. The number is how many
+/// rounds of the incast measurement make the protocol's median reproducible. ESP's rounds are all
+/// alike, so few suffice.
 const STREAMS: [(&str, u32); 2] = [("cubic", 25), ("esp", 5)];
 
 /// Sizes at which the results are reproducible. With TCP, 32 senders of 64 KiB overflow a port in

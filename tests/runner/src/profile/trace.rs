@@ -327,8 +327,9 @@ Trace 0: 0x7f00000001c0 [00000000/ffffffff81000010/0040c0b0/ff020200]
         for last in ["c3  retq", "e9 00 00 00 00  jmpq     0xffffffff81004000"] {
             assert_eq!(counted(last, kernel), expected(kernel, false), "{last}");
         }
-        // Only a return or a jump out of the handler ends it. These two instructions do neither, so
-        // kernel code that follows counts as softirq code, but a program's code does not.
+        // The parser sees the handler's end only by a return, or by a jump out of the handler.
+        // After these two instructions it takes kernel code for softirq code, but not the code of a
+        // program.
         for last in ["eb 10  jmp      0xffffffff81001020", "90  nop"] {
             assert_eq!(counted(last, kernel), expected(kernel, true), "{last}");
             assert_eq!(counted(last, 0x4000), expected(0x4000, false), "{last}");

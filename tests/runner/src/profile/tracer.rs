@@ -40,8 +40,8 @@ pub struct Tracer {
 }
 
 impl Tracer {
-    /// Sets up counting in a guest that runs the benchmark. The guest has loaded all modules that
-    /// it will need.
+    /// Sets up counting in a guest that runs the benchmark. The guest must already have loaded all
+    /// modules that it will need, because their symbols are read now.
     ///
     /// # Errors
     /// If the guest or QEMU does not answer, or the guest's kernel lacks the softirq handler.
