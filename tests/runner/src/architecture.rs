@@ -59,8 +59,8 @@ impl Architecture {
 
     /// Returns the processor for a guest whose clock counts instructions. QEMU counts each step of
     /// a repeated string instruction. With the features ERMS and FSRM, the kernel would copy memory
-    /// by a string instruction that takes a step per byte; with FSRS, it would also set memory so.
-    /// The processor therefore has none of these features.
+    /// by a string instruction that takes a step per byte. With FSRS, it would set memory by such
+    /// an instruction. The processor therefore has none of these features.
     pub fn counted_processor(self) -> &'static str {
         match self {
             Self::Amd64 => "max,-erms,-fsrm,-fsrs",

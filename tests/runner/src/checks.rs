@@ -53,8 +53,8 @@ pub fn run(layout: &Layout) -> Result<Total> {
         parts.push(part("scenarios", nothing));
         return Ok(Total(parts));
     }
-    // Each of these two guests keeps one processor busy. They run at the same time as the
-    // scenarios, whose guests pause at times.
+    // The dissector's guest, and after it the benchmark's guest, keep one processor busy. They run
+    // at the same time as the scenarios, whose guests are sometimes idle.
     let guests = || {
         let dissector = dissector::check(layout);
         [dissector, part("bench", bench::check(layout))]
@@ -193,8 +193,8 @@ fn modinfo(layout: &Layout, part: &mut Part) {
     }
 }
 
-/// For each fact that `modinfo` must show of a module for the kernel `release`, returns the fact's
-/// name and whether `text` shows it.
+/// Returns the names of the facts that `modinfo` must show about a module for the kernel `release`,
+/// each with an error if `text` lacks the fact.
 fn judge_modinfo(text: &str, release: &str) -> Vec<(String, Result<()>)> {
     let values = |field: &str| -> Vec<&str> {
         text.lines()

@@ -31,7 +31,7 @@ pub enum Verb {
     Commands,
     /// Each line has arguments of netgauge, which measures to a server in another namespace.
     Bench,
-    /// Each line is a shell command in a tree that the guest mounts.
+    /// Each line is a shell command, run in a root file system that the runner shares.
     Tree,
 }
 
@@ -189,8 +189,9 @@ impl Commands {
         })
     }
 
-    /// Boots a guest like [`Commands::boot_from`]. The guest's commands run in the tree that
-    /// `shared` has under the tag "toolbox". There, `/share` is the directory with the tag "share".
+    /// Boots a guest like [`Commands::boot_from`]. The directory in `shared` with the tag "toolbox"
+    /// becomes the root file system of the guest's commands. The directory with the tag "share" is
+    /// mounted there at `/share`.
     ///
     /// # Errors
     /// The errors of [`Commands::boot_from`].

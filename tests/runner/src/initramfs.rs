@@ -318,7 +318,7 @@ fn shared_libraries(architecture: Architecture, program: &Path) -> Result<BTreeS
     Ok(found)
 }
 
-/// Copies the kernel's modules that guests need, uncompressed, and makes an index of them for
+/// Copies and decompresses the kernel modules that guests need, and makes an index of them for
 /// modprobe.
 fn add_modules(layout: &Layout, root: &Path, ours: &Path) -> Result<()> {
     let from = layout.kernel.join("lib/modules").join(&layout.release);

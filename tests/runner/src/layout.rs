@@ -24,7 +24,7 @@ pub enum Purpose {
     Debug,
 }
 
-/// The directories that contain all other paths: the project's and the guests' kernel's.
+/// Finds paths in the directories of the project and of the guests' kernel.
 #[derive(Clone, Debug)]
 pub struct Layout {
     /// The root of the project.

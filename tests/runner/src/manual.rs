@@ -17,7 +17,7 @@ const MODULE_PAGES: [&str; 3] = ["enet.7", "edp.7", "esp.7"];
 /// The programs' pages. The programs' own tests compare these pages with the options.
 const PROGRAM_PAGES: [&str; 3] = ["enet.1", "enet-switch.1", "netgauge.1"];
 
-/// Checks each page. Whether a page's statements hold for the module is checked by scenarios.
+/// Checks each page. Scenarios check whether the module behaves as the pages say.
 pub fn check(layout: &Layout) -> Part {
     let mut part = Part::new("manual");
     for page in MODULE_PAGES.iter().chain(&PROGRAM_PAGES) {

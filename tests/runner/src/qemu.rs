@@ -54,8 +54,8 @@ pub enum Wire {
     },
     /// Both ends belong to this guest, with these addresses.
     Within([&'static str; 2]),
-    /// Like `Within`, but with a second wire between cards for the driver igb, which have several
-    /// queues.
+    /// Like `Within`, but with a second wire. Its ends are cards for the driver igb, and each card
+    /// has several queues.
     Cards {
         /// Addresses of the virtio-net devices.
         virtio: [&'static str; 2],
@@ -362,7 +362,7 @@ impl Monitor {
             let mut line = String::new();
             ensure!(self.from.read_line(&mut line)? > 0, "QEMU has ended");
             let said: Value = serde_json::from_str(&line).context(line)?;
-            // Messages without "return" or "error" are a greeting and events.
+            // QEMU's greeting and events have neither "return" nor "error". They are skipped.
             if let Some(result) = said.get("return") {
                 return Ok(result.clone());
             }
@@ -403,20 +403,20 @@ const BOOTS: u32 = 3;
 /// Options of the debug kernel. With them, the kernel prints every report of KASAN instead of only
 /// the first one, checks freed pages for writes, and reports where leaked memory was allocated. The
 /// options also keep slow emulation from raising an alarm and from changing the clock source.
-/// `slab_debug=F` checks slabs, because slabs without checks have arrays of free objects. These
-/// arrays keep addresses of objects that have been allocated since, and kmemleak would take the
-/// addresses for references.
+/// `slab_debug=F` checks slabs, because only slabs without checks have arrays of free objects. Such
+/// an array may still hold the address of an object that is in use again, and kmemleak would take
+/// this address for a reference.
 const DEBUG_OPTIONS: &str = concat!(
     "kasan_multi_shot page_poison=on slab_debug=F kmemleak.verbose=1 tsc=nowatchdog ",
     "rcupdate.rcu_cpu_stall_timeout=120 watchdog_thresh=60 sysctl.kernel.hung_task_timeout_secs=600 ",
 );
 
-/// The environment variable in which the kernel passes init the factor for timeouts, relative to
-/// the stock kernel.
+/// The environment variable with the factor by which timeouts are longer than with the stock
+/// kernel. The kernel passes it to init.
 const PATIENCE: &str = "ENET_PATIENCE";
 
-/// The environment variable in which init gets the name of the guest's serial ports, without their
-/// numbers.
+/// The environment variable with the name of the guest's serial ports, without their numbers. The
+/// kernel passes it to init.
 const PORTS: &str = "ENET_PORTS";
 
 /// MiB of memory of a guest whose root is a directory of the host, because this guest may run any
@@ -453,8 +453,8 @@ pub fn machine(layout: &Layout, boot: &Boot<'_>) -> Result<Command> {
     if boot.shared.is_empty() {
         command.args(["-m", memory]);
     } else {
-        // The process that serves a directory writes the data into the guest's memory, so that
-        // memory must be shared with this process.
+        // The process that serves a directory writes the data into the guest's memory. QEMU must
+        // therefore share this memory with the process.
         command.args(["-m", ROOMY, "-machine", "memory-backend=memory", "-object"]);
         command.arg(format!(
             "memory-backend-memfd,id=memory,size={ROOMY}M,share=on"

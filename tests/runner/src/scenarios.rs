@@ -299,8 +299,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Runs guests one after the other, usually only one, until no work is left. Returns the name of
-/// each guest, and whether its kernel was healthy.
+/// Runs a guest until no work is left. If the guest dies, runs the remaining work in another guest.
+/// Returns the name of each guest, and whether its kernel was healthy.
 fn run_guests(
     layout: &Layout,
     initramfs: &Path,

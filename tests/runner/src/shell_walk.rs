@@ -43,7 +43,7 @@ const ALSO: &[&str] = &[
     "pkg-config --modversion --cflags sockaddr_en",
     "python3 -c 'import sockaddr_en; print(sockaddr_en.Address.parse(\"*%eth0:1\"))'",
     "tshark -G protocols 2>/dev/null | grep enet_esp",
-    // mk/shell has built it from such a copy, and put it into /share.
+    // `mk/shell` has built the program `/share/hello`, used below, from a copy like this one.
     "(cp -r /usr/local/src/hello /tmp && cd /tmp/hello && cargo tree --offline --locked --all-features)",
     "(b socat SOCKET-LISTEN:28:0:x0af6000000000000000000000000 PIPE &)",
     "until b enet ss -l | grep -q :2806; do sleep 0.2; done",
@@ -294,7 +294,8 @@ impl Hosts {
         }
     }
 
-    /// Types some steps. Interrupts a server after the last step, or after the one that fails.
+    /// Types the commands of `steps`. Afterwards, even if a step failed, interrupts a server that
+    /// still runs.
     fn walk(&mut self, steps: &[Step]) -> Result<()> {
         let mut serving = false;
         let walked = self.walk_steps(steps, &mut serving);
@@ -302,7 +303,8 @@ impl Hosts {
         walked.and(interrupted)
     }
 
-    /// Types some steps. Sets `serving` while a server runs on host b.
+    /// Types the commands of `steps`, until one fails. Sets `serving` while a server runs on host
+    /// b.
     fn walk_steps(&mut self, steps: &[Step], serving: &mut bool) -> Result<()> {
         for step in steps {
             println!(
