@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Tests what `make install` refuses, and `make uninstall`.
+//! Tests `make uninstall`, and the cases in which `make install` refuses to install.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -9,7 +9,7 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
-/// A system to install in, with programs in place of the real ones.
+/// A directory that stands for a system, with substitutes for the system's programs.
 struct System(TempDir);
 
 impl System {
@@ -50,7 +50,8 @@ fn refusal(release: &str) -> String {
     said
 }
 
-/// dpkg and `make install` would overwrite each other's module.
+/// `make install` refuses if a package has installed the module. Otherwise it and dpkg would
+/// overwrite each other's module.
 #[test]
 fn the_module_of_a_package_is_not_overwritten() {
     let release = "7.3.4+deb13-amd64";
@@ -97,7 +98,7 @@ fn uninstall_removes_what_is_listed() {
          /usr/local/share/man/\n/usr/local/share/man/man7/\n/usr/local/share/man/man7/esp.7\n"
     );
     fs::write(place("usr/local/lib/enet/installed"), listed).unwrap();
-    // a package has been installed since
+    // After `make install`, a package has replaced the module.
     system.program(
         "dpkg-query",
         r#"case $3 in *enet.ko) echo "a-package: $3" ;; *) exit 1 ;; esac"#,

@@ -23,7 +23,8 @@ fn documents() -> Vec<String> {
         found.extend(
             files(directory)
                 .into_iter()
-                // the crates' CHANGELOG.md are links to the one above
+                // The CHANGELOG.md of each crate is a symbolic link to the project's, which is in
+                // the list above.
                 .filter(|name| name.ends_with(".md") && !pages::root().join(name).is_symlink()),
         );
     }

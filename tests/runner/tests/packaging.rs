@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Tests packaging/ and what the documents tell to type for it.
+//! Tests `packaging/`, and the commands for installing and upgrading that the documents show.
 
 mod pages;
 
@@ -11,7 +11,7 @@ use std::process::Command;
 use pages::{files, read, root};
 use tempfile::TempDir;
 
-/// Returns the documents that tell commands of apt, and the scripts whose messages do.
+/// Returns the documents and the scripts that may show commands of apt to the reader.
 fn with_commands() -> Vec<String> {
     let mut found = files("docs");
     found.extend(files("mk"));
@@ -20,7 +20,7 @@ fn with_commands() -> Vec<String> {
     found
 }
 
-/// `apt upgrade` takes packages' names and upgrades all others too.
+/// Even if it is given the names of packages, `apt upgrade` upgrades all other packages, too.
 #[test]
 fn no_document_upgrades_the_whole_host() {
     for name in with_commands() {
@@ -33,7 +33,8 @@ fn no_document_upgrades_the_whole_host() {
     assert!(page.contains(upgrade));
 }
 
-/// A stock Debian 13 has no source for trixie-backports: README adds it, the others name README.
+/// A stock Debian 13 does not have trixie-backports among its sources. README shows how to add this
+/// source, and the other documents refer to README.
 #[test]
 fn a_suite_is_installed_from_after_its_source_is_added() {
     let readme = read("README.md");
@@ -53,7 +54,8 @@ fn a_suite_is_installed_from_after_its_source_is_added() {
     }
 }
 
-/// Returns what packaging/enet-policy writes for a file of rules, and whether it succeeds.
+/// Runs `packaging/enet-policy` with a file of rules. Returns what it writes to the policy, and
+/// whether it succeeds.
 fn loaded(rules: &str) -> (String, bool) {
     let directory = TempDir::new().unwrap();
     let place = directory.path();
@@ -78,7 +80,7 @@ fn rules_replace_those_of_the_namespace_and_deny_first() {
     assert_eq!(loaded(rules), (wanted.to_owned(), true));
 }
 
-/// Otherwise ESP would carry what a misspelt line was to deny.
+/// If a misspelt line were skipped, ESP would carry connections that this line should deny.
 #[test]
 fn a_line_that_is_no_rule_leaves_all_to_tcp() {
     let (written, is_good) = loaded("deny 10.0.0.9/32 80-90 7\nallow 10.0.0.0/24 0-65535\n");
@@ -87,7 +89,7 @@ fn a_line_that_is_no_rule_leaves_all_to_tcp() {
     assert_eq!(written, wanted);
 }
 
-/// A repository of git with the script and a commit.
+/// A git repository that contains `mk/version` and one commit.
 struct Repository(TempDir);
 
 impl Repository {
@@ -119,7 +121,7 @@ impl Repository {
         self.git("commit -q --allow-empty -m test");
     }
 
-    /// Returns the version without the commit.
+    /// Returns the version without the commit's hash.
     fn version(&self) -> String {
         let output = Command::new(self.0.path().join("mk/version")).output();
         let said = String::from_utf8(output.unwrap().stdout).unwrap();
@@ -134,7 +136,8 @@ impl Repository {
     }
 }
 
-/// Before the release of 1.2.0 versions are older than it to apt, and afterwards newer.
+/// To apt, versions of commits before the release of 1.2.0 are older than 1.2.0, and versions of
+/// later commits are newer.
 #[test]
 fn versions_grow_from_commit_to_release_to_commit() {
     let repository = Repository::new();
@@ -185,8 +188,8 @@ fn the_version_is_the_same_everywhere() {
     }
 }
 
-/// Returns whether a pattern of debian/copyright, in which a star also stands for slashes, is about
-/// a file.
+/// Returns whether a pattern of debian/copyright matches a file. A star in the pattern also stands
+/// for slashes.
 fn is_about(pattern: &str, file: &str) -> bool {
     match pattern.split_once('*') {
         None => pattern == file,
@@ -197,7 +200,7 @@ fn is_about(pattern: &str, file: &str) -> bool {
     }
 }
 
-/// Returns the stanzas of debian/copyright about files: patterns and licence.
+/// Returns the patterns and the licence of each `Files:` stanza of debian/copyright.
 fn stanzas() -> Vec<(Vec<String>, String)> {
     let text = read("packaging/debian/copyright");
     let about_files = text
@@ -214,7 +217,7 @@ fn stanzas() -> Vec<(Vec<String>, String)> {
         .collect()
 }
 
-/// The last stanza that is about a file has the licence of the file's own line.
+/// The last stanza that matches a file has the licence of the file's SPDX line.
 #[test]
 fn the_packages_licences_are_those_of_the_files() {
     let stanzas = stanzas();
@@ -261,7 +264,7 @@ fn the_packages_licences_are_those_of_the_files() {
     assert!(compared > 800, "{compared}");
 }
 
-/// A crate that is published has the texts of its licences and the changes in it.
+/// Each published crate contains the texts of its licences and the changelog.
 #[test]
 fn published_crates_have_their_licences() {
     for place in ["tools/sockaddr_en", "tools/switch", "netgauge"] {
@@ -274,7 +277,8 @@ fn published_crates_have_their_licences() {
         }
         let manifest = read(&format!("{place}/Cargo.toml"));
         assert!(!manifest.contains("publish = false"), "{place}");
-        // crates.io does not have the page's neighbours
+        // crates.io shows README.md without the files next to it, so relative links would be
+        // broken.
         for line in read(&format!("{place}/README.md")).lines() {
             for target in pages::links(line) {
                 assert!(
@@ -288,7 +292,8 @@ fn published_crates_have_their_licences() {
         ("LICENSE-MIT", "MIT.txt"),
         ("LICENSE-APACHE", "Apache-2.0.txt"),
     ] {
-        // no links: the archive of a Python source would have them as they are
+        // The licences must be files, because a Python source archive would contain symbolic links
+        // as they are.
         let text = read(&format!("tools/python/{name}"));
         assert_eq!(text, read(&format!("LICENSES/{original}")));
         assert!(!root().join("tools/python").join(name).is_symlink());
@@ -299,8 +304,8 @@ fn published_crates_have_their_licences() {
     }
 }
 
-/// Runs packaging/dkms-build where the kernel's source has this status of dpkg's. Returns whether
-/// it builds, and its messages.
+/// Runs `packaging/dkms-build` while dpkg reports `status` for the package of the kernel's source.
+/// Returns whether it builds, and its messages.
 fn dkms_build(status: &str) -> (bool, String) {
     let directory = TempDir::new().unwrap();
     let place = |name: &str| directory.path().join(name);
@@ -330,7 +335,7 @@ fn dkms_build(status: &str) -> (bool, String) {
     )
 }
 
-/// DKMS may build while apt has unpacked the source and not configured it yet.
+/// DKMS may build when apt has unpacked the source but has not configured its package yet.
 #[test]
 fn the_kernels_source_need_not_be_configured() {
     for status in [

@@ -57,8 +57,9 @@ impl Stage {
     }
 }
 
-/// A stage whose ssh answers for the hosts: each has an address by the number in its name, and that
-/// of a bridge of its own. Host 3 and the bridge do not answer to others.
+/// Returns a stage whose ssh answers for the hosts. Each host has three addresses: a bridge's,
+/// which is the same on every host, and two that end in the number of the host's name. Requests to
+/// 192.168.0.2 and to 10.0.0.3 fail.
 fn answering() -> Stage {
     let stage = Stage::new();
     stage.program(
@@ -87,7 +88,8 @@ fn a_rack_is_installed_host_by_host_until_one_fails() {
     assert_eq!(outcome.log, wanted);
 }
 
-/// The first address that `hostname -I` prints may be that of another network.
+/// The first address that `hostname -I` prints may belong to a network that the other hosts do not
+/// reach.
 #[test]
 fn a_host_answers_at_one_of_its_addresses() {
     let stage = answering();
@@ -109,8 +111,8 @@ fn a_host_answers_at_one_of_its_addresses() {
     assert!(outcome.complaints.contains(words), "{}", outcome.complaints);
 }
 
-/// A stage whose one host is the directory: it has the loaded module, and files that make its
-/// programs fail.
+/// Returns a stage with one host, on which the module is loaded and the packages `installed` are
+/// installed. Files in the stage's directory, such as `no-package`, make the host's programs fail.
 fn hosting(installed: &str) -> Stage {
     let stage = Stage::new();
     stage.program(
@@ -152,7 +154,7 @@ fi"#,
     stage
 }
 
-/// Returns the packages in the line that installs them.
+/// Returns the packages that the run of `apt-get install` names.
 fn packages(outcome: &Outcome) -> Vec<&str> {
     let mut lines = outcome.log.lines();
     let line = lines.find(|line| line.contains(" install ")).unwrap();
@@ -181,7 +183,7 @@ fn a_host_gets_what_it_has_in_the_new_version() {
     assert_eq!(source.unwrap(), "deb [trusted=yes] http://www/enet ./\n");
 }
 
-/// apt would remove enet-dkms, without a question, to install enet-modules.
+/// To install enet-modules, apt would remove enet-dkms without asking.
 #[test]
 fn a_host_with_dkms_keeps_it() {
     let outcome = hosting("enet-tools enet-dkms").rack("h1\n");

@@ -342,8 +342,8 @@ fn any(names: &BTreeSet<String>, pattern: &str) -> bool {
     names.iter().any(|name| fits(pattern, name))
 }
 
-/// If `name` is a scenario of mapped sockets that repeats a scenario of streams, returns the
-/// latter's name. Otherwise returns `name`.
+/// Returns the name of the scenario of streams that the scenario `name` of mapped sockets repeats;
+/// `name` itself for other scenarios.
 fn of_streams(name: &str) -> &str {
     name.strip_prefix("mapped_esp_")
         .filter(|behaviour| behaviour.starts_with("stream"))

@@ -47,7 +47,7 @@ fn a_terminal_shows_the_last_line_of_a_running_step() {
     assert!(shell.wait().unwrap().success(), "{text}");
     assert!(text.contains("building it"), "{text}");
     assert!(!text.contains("Compiling one"), "{text}");
-    // the line of a running step is erased before the next one
+    // The result is printed only after the line of the running step has been erased.
     let (before, last) = text.trim_end().rsplit_once('\r').unwrap();
     assert!(last.contains("done in"), "{before} {last}");
     assert!(last.starts_with("\u{1b}[K"), "{before} {last}");
