@@ -71,8 +71,7 @@ fn wrong_family(lab: &Lab) -> Outcome {
             &format!("family {family}"),
         )?;
     }
-    // `tests/parity` compares binding without an address with TCP and UDP, but not connecting
-    // without an address.
+    // `tests/parity` covers `bind` without an address, but not `connect` without an address.
     for kind in KINDS {
         let socket = fresh(&lab.a, kind)?;
         refused(socket.connect_bytes(&[]), libc::EINVAL, "no address")?;
@@ -188,8 +187,8 @@ fn unknown_options(lab: &Lab) -> Outcome {
             let what = format!("get, type {kind}, level {level}");
             refused(socket.int_option(level, 1), libc::EOPNOTSUPP, &what)?;
         }
-        // A shorter buffer gets a part of the answer, as with the kernel's own options. A longer
-        // buffer is not filled.
+        // A buffer that is too short for the answer gets the start of it, as with the kernel's own
+        // options. A longer buffer is not filled.
         let short = socket.option(SOL_EP, SO_STATS, 8, 8)?;
         same(short.len(), 8, "bytes of statistics")?;
         let size = if kind == libc::SOCK_DGRAM { 16 } else { 32 };

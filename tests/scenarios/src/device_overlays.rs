@@ -113,8 +113,8 @@ fn aggregator(host: &Netns, port: &str) -> Result<Option<String>> {
     Ok(behind("ad_aggregator_id").filter(|_| state & 0x30 == 0x30))
 }
 
-/// With `encap3+4` a bond chooses the port by the hash that a socket gives its frames, for ESP as
-/// for TCP.
+/// With `encap3+4`, a bond chooses a frame's port by the hash that the socket has set in the
+/// frame's buffer. ESP's sockets set a hash, as TCP's do.
 fn lacp() -> Outcome {
     const CONNECTIONS: u16 = 32;
     let (a, b) = (Netns::create()?, Netns::create()?);

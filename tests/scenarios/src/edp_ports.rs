@@ -44,7 +44,7 @@ fn protocols(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// A frame that left through another interface than the socket's would carry the wrong source
+/// A bound socket does not send through another interface. The frame would have the wrong source
 /// address.
 fn other_interface(lab: &Lab) -> Outcome {
     let there = Address {

@@ -198,8 +198,8 @@ fn false_answers(lab: &Lab) -> Outcome {
     same(lab.a.counter("EdpOutQueries")?, 1, "queries that left")
 }
 
-/// A peer with an older version answers no query. The host sends it one query, and then datagrams
-/// as large as the host's own device carries.
+/// A peer with an older version of the module answers no query. The host sends it one query, and
+/// then datagrams as large as the host's own device carries.
 fn silent_peer(lab: &Lab) -> Outcome {
     lab.set_mtu(9000)?;
     let socket = lab.a.edp_bound(702)?;

@@ -211,7 +211,7 @@ impl Encapsulation {
     }
 }
 
-/// Sets the protocol's times so long that a busy machine causes no retransmission.
+/// Sets the protocol's timers so high that even a busy machine causes no retransmission.
 fn wait_long(host: &Host) -> Outcome {
     let knobs = Knobs(&host.namespace);
     knobs.set("retransmission_time_min", 1_000_000)?;

@@ -147,7 +147,8 @@ fn own_rules(lab: &Lab) -> Outcome {
         ensure!(by_esp == wanted, "{options}: port {port}: ESP {by_esp}");
     }
     ensure!(lab.a.counter("MappedTcpPolicy")? == 3);
-    // The rules apply only to the programs that `enet run` started, and are removed with them.
+    // The rules apply only to the programs that `enet run` started, and are removed when these
+    // programs have ended.
     let rules = || lab.a.namespace.proc_net("enet_policy");
     eventually("the rules go", || Ok(rules()?.is_empty()))?;
     eventually("the control groups go", || Ok(groups_of_runs()? == 0))
@@ -184,13 +185,14 @@ impl Unit {
         Ok(())
     }
 
-    /// Returns a command that runs `line` in the group, or in `below` it.
+    /// Returns a command that runs `line` in the group, or in the group `below` it.
     fn shell(&self, below: &str, line: &str) -> Command {
         let group = self.0.join(below).join("cgroup.procs");
         let mut command = Command::new("busybox");
         let line = format!("echo 0 >{} && exec {line}", group.display());
         command.args(["sh", "-c", &line]);
-        // The library stands for a way of mapping in kernels without BTF. No program here loads it.
+        // If the kernel has no BTF, `enet run` needs a library that maps sockets. Any existing file
+        // suffices here, because none of the programs loads the library.
         command.env("ENET_PRELOAD", "/dev/null");
         command
     }
@@ -211,8 +213,8 @@ fn rules_of(lab: &Lab) -> Result<String> {
     lab.a.namespace.proc_net("enet_policy")
 }
 
-/// systemd sends SIGTERM to all processes of a unit that it stops. The process of `enet run` that
-/// removes the rules is one of them.
+/// When systemd stops a unit, it sends SIGTERM to all of the unit's processes. One of them is the
+/// process of `enet run` that removes the rules, so it must survive the signal.
 fn stopped_unit(lab: &Lab) -> Outcome {
     let unit = Unit::make("stopped.service")?;
     let line = "enet run --allow :982 -- busybox sh -c 'echo ready; exec busybox sleep 1000'";
@@ -236,13 +238,13 @@ fn stopped_unit(lab: &Lab) -> Outcome {
     })
 }
 
-/// Returns whether an entry of a directory is no group of `enet run`.
+/// Returns whether a directory entry is something other than a control group of `enet run`.
 fn no_run(entry: std::io::Result<fs::DirEntry>) -> bool {
     entry.is_ok_and(|entry| !entry.file_name().to_string_lossy().starts_with("enet-run-"))
 }
 
-/// The reader of a pipe sees its end when the command has closed it, although a process of
-/// `enet run` holds the command's mapping until the command ends.
+/// A process of `enet run` lives as long as the command, but does not keep the command's pipe open.
+/// When the command closes the pipe, the pipe's reader therefore sees the end.
 fn descriptors(lab: &Lab) -> Outcome {
     let unit = Unit::make("pipe.service")?;
     let inner = "exec 5>&- >&-; exec busybox sleep 60";
@@ -261,7 +263,8 @@ fn descriptors(lab: &Lab) -> Outcome {
     })
 }
 
-/// The rules and the pin of a group that was removed without `enet unmap`.
+/// `enet unmap --stale` removes the rules and the pin of a control group that no longer exists. It
+/// leaves the rules of existing groups alone.
 fn former_groups(lab: &Lab) -> Outcome {
     let stale = || -> Result<(Option<i32>, String)> {
         let mut command = Command::new("enet");
@@ -325,8 +328,9 @@ fn no_rules_left(lab: &Lab) -> Outcome {
         rules_of(lab)?.is_empty(),
         "a failed map leaves rules: {said}"
     );
-    // A rule of a unit that is not mapped, as a killed `enet run` leaves it. systemd starts
-    // ExecStopPost= in `.control` if the unit has Delegate=.
+    // Add a rule for the unit without mapping the unit, as if `enet run` had been killed. Then run
+    // `enet unmap` in the unit's group, or in `.control`, where systemd runs ExecStopPost= of a
+    // unit with Delegate=.
     for below in ["", ".control"] {
         rule(
             lab,
@@ -470,7 +474,8 @@ fn carriers(lab: &Lab) -> Outcome {
                 .collect::<Vec<_>>()
                 .join(" ")
         };
-        // The lines are in no certain order: each processor has its own range of inode numbers.
+        // The lines are in no particular order, because each processor has its own range of inode
+        // numbers.
         let mut lines: Vec<_> = text.lines().skip(1).map(words).collect();
         lines.sort();
         Ok(lines)
@@ -534,7 +539,8 @@ fn no_way(lab: &Lab) -> Outcome {
     for words in ["not by BPF: ", "nor by a library: ", "libenet_preload.so"] {
         ensure!(said.contains(words), "{words:?} is missing: {said}");
     }
-    // A group that was made before the error has no keeper that would remove it.
+    // The error occurs before `enet run` starts the process that later removes the control group.
+    // So `enet run` must remove the group itself.
     same(groups_of_runs()?, 0, "groups that are left")
 }
 

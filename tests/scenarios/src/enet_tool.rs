@@ -75,8 +75,8 @@ fn complains(ended: &Ended, code: i32, words: &[&str]) -> Outcome {
     Ok(())
 }
 
-/// Runs `enet ping` on `host`, with two quick requests. Checks the exit code and the complaints by
-/// [`complains`].
+/// Runs `enet ping` on `host`, with two quick requests. Checks the exit code and the complaints
+/// with [`complains`].
 fn ping_complains(host: &Host, target: &str, code: i32, words: &[&str]) -> Outcome {
     let arguments = format!("ping -c 2 -i 0.1 -W 0.5 {target}");
     let ended = host.namespace.within(|| enet(&arguments))??;
@@ -231,7 +231,7 @@ struct Exporter(Child);
 
 impl Drop for Exporter {
     fn drop(&mut self) {
-        // Ignored because `kill` may fail if the program has ended by itself.
+        // An error of `kill` is ignored, because the program may have ended by itself.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -314,7 +314,8 @@ fn good_peer(lab: &Lab) -> Outcome {
         "the largest request is not answered"
     );
     ping_complains(&lab.a, "-s 1495 10.0.0.2", 2, &["--size 1494"])?;
-    // The first requests are lost; then the kernel knows the peer's limit.
+    // The first requests are lost, because they are too large for the peer's device. Then the
+    // kernel knows the peer's limit.
     lab.b
         .namespace
         .ip(&format!("link set {DEVICE} mtu 1000\n"))?;
@@ -381,8 +382,8 @@ fn changed_device(lab: &Lab) -> Outcome {
     ensure!(complaint.contains(&hint), "{complaint}");
     lab.a.namespace.ip(&format!("link set {DEVICE} up\n"))?;
     await_carrier(&lab.a, true)?;
-    // The hint names the device that there is. The device is renamed first, because a request may
-    // leave between the two changes.
+    // The hint has the device's new name. The device is renamed first, because a request may leave
+    // between the two changes.
     let rename = format!("link set {DEVICE} name other0");
     let complaint = ping_until(lab, &[&rename, "link set other0 down"])?;
     ensure!(complaint.contains("ip link set other0 up"), "{complaint}");
@@ -501,7 +502,8 @@ fn no_module_here() -> Outcome {
         complains(&enet(command)?, 1, &["not loaded", "modprobe enet"])?;
     }
     {
-        // As after a kernel's update: modprobe finds no module for the running kernel.
+        // This is the state after an update of the kernel's package: modprobe finds no module for
+        // the running kernel.
         let _hidden = Hidden::begin()?;
         for (command, status) in [
             ("ping 10.0.0.2", 2),
@@ -590,7 +592,7 @@ fn no_module_there(lab: &Lab) -> Outcome {
     // By now the neighbour table has an IP address for this Ethernet address.
     let target = format!("{}%{DEVICE}", print_mac(lab.b.mac));
     ping_complains(&lab.a, &target, 1, &[&there[..], &check].concat())?;
-    // The kernel does not ask for an address that was set by hand.
+    // For a neighbour that was set by hand, the kernel sends no ARP request.
     lab.a.namespace.ip(&format!(
         "neighbour replace 10.0.0.7 lladdr 02:00:00:00:00:07 dev {DEVICE} nud permanent\n"
     ))?;
