@@ -93,8 +93,8 @@ fn options(lab: &Lab) -> Outcome {
     let ten = sent.pkt_tx >= 10 && received.pkt_rx >= 10;
     ensure!(ten, "after ten packets of data: {sent:?}, {received:?}");
     ensure!(sent.tx_err == 0, "{sent:?}");
-    // If a host does not run for longer than the request timer, its peer repeats a request, so a
-    // packet may arrive twice. No packet is missing or dropped.
+    // If a host pauses for longer than the request timer, its peer repeats a request, so a packet
+    // may arrive twice. No packet is missing or dropped.
     ensure!(
         received.pkt_rx_drop == 0 && received.seq_lost == 0,
         "loss on a cable: {received:?}"

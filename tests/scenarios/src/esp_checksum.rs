@@ -140,8 +140,8 @@ fn every_packet(lab: &Lab) -> Outcome {
         lab.await_no_sockets()?;
         let mut flags = 0;
         let mut full = 0;
-        // The checksums of a connection have the same mask (a value that is added to them) until a
-        // side's sequence numbers wrap, which happens at most once in each transfer.
+        // The checksums of a connection contain a mask, a value that is added to them. The mask
+        // stays the same until a side's sequence numbers wrap, at most once in each transfer.
         let mut first = BTreeMap::new();
         let mut masks = BTreeMap::new();
         for frame in heard(&ear) {
@@ -246,8 +246,8 @@ fn wrong_or_missing(lab: &Lab) -> Outcome {
     same(wrong, flips + 1, "wrong ones counted")
 }
 
-/// A listener that answers with a cookie forgets the SYN. The next packet shows that the SYN had a
-/// checksum.
+/// A listener that answers with a cookie forgets the SYN. The client's next packet shows that the
+/// SYN had a checksum.
 fn behind_a_cookie(lab: &Lab) -> Outcome {
     let listener = lab.b.esp_listener(893, 1)?;
     let wire = lab.a.packets(ETH_P_ESP)?;

@@ -88,7 +88,7 @@ fn esp_usage(host: &guest::lab::Host) -> anyhow::Result<(i64, i64)> {
 fn thousand(lab: &Lab) -> Outcome {
     use nix::sys::resource::{setrlimit, Resource};
     setrlimit(Resource::RLIMIT_NOFILE, 4096, 4096)?;
-    // The first round fills caches that stay.
+    // The first round fills caches, whose growth would otherwise look like a leak.
     thousand_at_once(lab)?;
     lab.await_no_sockets()?;
     let before = kib("SUnreclaim")? << 10;

@@ -122,8 +122,8 @@ fn buffers(lab: &Lab) -> Outcome {
 }
 
 /// Packets follow each other closely on a veth pair, and the guest's clock counts instructions, so
-/// windows grow even on a busy machine. A single sender is granted the largest number of
-/// unscheduled packets.
+/// windows grow even on a busy machine. The test also checks the number of unscheduled packets,
+/// which may be sent before a window is granted. A single sender is granted the largest number.
 fn receiver(lab: &Lab) -> Outcome {
     let wire = lab.a.packets(ETH_P_ESP)?;
     let load = Load::of(4 << 20, 1 << 18, 892);

@@ -22,7 +22,7 @@ scenarios! {
     direct masks_are_kept_within_a_tunnel_with_checksums = tunnel, within(120);
 }
 
-/// A small MTU, so that a wrap of the numbers takes few bytes.
+/// A small MTU, so that sequence numbers wrap after few bytes.
 const SMALL_MTU: u32 = 128;
 /// The number of payload bytes of a full packet with a checksum, at [`SMALL_MTU`].
 const SMALL: usize = 113;
@@ -115,7 +115,7 @@ fn earlier_connection(lab: &Lab) -> Outcome {
 /// receiver's device merges packets into runs.
 fn runs_across_wraps(lab: &Lab) -> Outcome {
     lab.set_mtu(SMALL_MTU)?;
-    // Numbers wrap after 65,536 packets: twice here, or once on a slow kernel.
+    // Sequence numbers wrap after 65,536 packets: twice here, or once on a slow kernel.
     let packets = if factor() == 1 { 150_000 } else { 80_000 };
     type Features<'a> = &'a [(&'a Host, &'a str, &'a str)];
     let ways: [(u16, Features<'_>); 3] = [

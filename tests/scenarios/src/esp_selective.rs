@@ -106,7 +106,7 @@ fn bounded(lab: &Lab) -> Outcome {
         held < limit + 10_000,
         "{held} bytes are charged, the limit is {limit}"
     );
-    // The station retransmits all packets, like a peer whose packets are requested.
+    // The station retransmits all packets, beginning with the missing one.
     station.next = first;
     for number in 0..181_u32 {
         station.next = first.wrapping_add(number as u16);

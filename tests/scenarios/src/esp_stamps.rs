@@ -251,7 +251,8 @@ fn records_by_uring(lab: &Lab) -> Outcome {
     eventually("an acknowledgement", || Ok(ask(&client, 1)? == 0))
 }
 
-/// Returns two mapped sockets whose connection ESP carries. The client is of `family`.
+/// Returns two mapped sockets whose connection ESP carries. `family` is the client's address
+/// family.
 fn mapped_pair(lab: &Lab, family: i32, port: u16) -> Result<(Socket, Socket)> {
     let listener = listener(&lab.b, MAPPED, port, 4)?;
     let client = stream(&lab.a, family, IPPROTO_ENET)?;
@@ -273,8 +274,9 @@ fn ipv6(lab: &Lab) -> Outcome {
     many(&client, &server)
 }
 
-/// A report may contain a frame of ESP, which lacks the fields of IP's control messages.
-/// `OPT_TSONLY` may change between the send and the report.
+/// A report may contain a frame of ESP, which has no IP header. The offender's address in IP's
+/// control message is therefore zero. The program may clear `OPT_TSONLY`, which keeps frames out of
+/// reports, between the send and the report.
 fn with_packets(lab: &Lab) -> Outcome {
     const LENGTH: usize = 14 + 11 + 3;
     lab.calm()?;

@@ -40,7 +40,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Ignored because `kill` may fail if the program has ended by itself.
+        // An error of `kill` is ignored, because the program may have ended by itself.
         let _ = self.child.kill();
         let _ = self.child.wait();
         if let Some(Ok(said)) = self.said.take().map(thread::JoinHandle::join) {
@@ -151,7 +151,8 @@ fn lookups(lab: &Lab) -> Outcome {
     let peer = format!("{}%{DEVICE}:2805", print_mac(lab.b.mac));
     let own = format!("{}%{DEVICE}:2805", print_mac(lab.a.mac));
     let fails = |number: i32| format!("-1 {number}");
-    // The first name fits into the requests of netdevice(7), the second is the longest there is.
+    // The first name fits into the requests of netdevice(7). The second one has the greatest length
+    // that the kernel allows.
     let names = ["short0".to_owned(), "n".repeat(127)];
     for name in &names {
         let add = format!("link property add dev {DEVICE} altname {name}\n");

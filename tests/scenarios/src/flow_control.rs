@@ -208,9 +208,9 @@ fn silent_sender() -> Outcome {
     switch.down()
 }
 
-/// Moves some megabytes over each of `pairs`, while `fallen` receives as well. When all streams are
-/// under way, `fall` stops the sender of `fallen`, and the other streams must finish. Then, if the
-/// stream of `fallen` has not ended yet, `recover` makes it end.
+/// Moves some megabytes over each of `pairs`, while another stream arrives at the socket `fallen`.
+/// Once all streams are under way, `fall` stops the sender of that stream, and the others must
+/// finish. Then `recover` makes that stream end, if it has not ended yet.
 fn others_finish(
     pairs: &[(Socket, Socket)],
     fallen: &Socket,

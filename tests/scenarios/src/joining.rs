@@ -23,9 +23,9 @@ const STRANGER: [u8; 6] = [2, 0, 0, 0, 0, 0x66];
 /// The number of payload bytes of each packet.
 const LENGTH: usize = 100;
 
-/// The number of rounds, in each of which two packets follow each other. GRO holds a packet until
-/// the next tick of the kernel's clock. So in some rounds the first packet is delivered before the
-/// second one arrives, and such rounds prove nothing.
+/// The number of rounds. Each sends two packets in succession. GRO holds the first packet until the
+/// next tick of the kernel's clock, so in some rounds this packet is delivered before the second
+/// one arrives. Such rounds prove nothing.
 const ROUNDS: u8 = 30;
 
 /// Two ways to a host over one wire: the devices `in0` and `in1`.
@@ -77,7 +77,7 @@ struct Wire<'a> {
 }
 
 impl<'a> Wire<'a> {
-    /// Sets up the wire, and a connection by the first way.
+    /// Sets up the wire, and a connection over `in0`.
     fn connect(lab: &'a Lab, ways: &'a Ways) -> Result<(Self, Socket)> {
         let namespace = &lab.a.namespace;
         let tap = Tun::create(namespace, "tap0", Carries::PolledFrames)?;
@@ -123,8 +123,8 @@ impl<'a> Wire<'a> {
         Ok((this, stream))
     }
 
-    /// Sends a packet with the next number, by the first way or, if `second` is set, by the second
-    /// one.
+    /// Sends a packet with the connection's next sequence number, to `in0` or, if `second` is set,
+    /// to `in1`.
     fn write(&self, payload: &[u8], second: bool) -> Result<()> {
         let header = EspHeader {
             length: payload.len() as u16,
@@ -142,7 +142,7 @@ impl<'a> Wire<'a> {
     }
 }
 
-/// Sends pairs of packets by the first way. Returns how many pairs GRO merged.
+/// Sends pairs of packets to `in0`. Returns how many pairs GRO merged.
 fn joined(wire: &mut Wire<'_>, stream: &Socket, seen: &PacketSocket) -> Result<usize> {
     let mut joined = 0;
     for _ in 0..ROUNDS {
@@ -163,13 +163,14 @@ fn joined(wire: &mut Wire<'_>, stream: &Socket, seen: &PacketSocket) -> Result<u
 fn apart(lab: &Lab, ways: &Ways) -> Outcome {
     processor::stay()?;
     let (mut wire, stream) = Wire::connect(lab, ways)?;
-    // Check that GRO merges packets that all come the first way, because otherwise the following
-    // checks would prove nothing.
+    // Check that GRO merges two packets to `in0`. Otherwise the following checks would prove
+    // nothing.
     let seen = PacketSocket::open(&lab.a.namespace, "in0", ETH_P_ESP)?;
     ensure!(joined(&mut wire, &stream, &seen)? > 0, "nothing is joined");
     for round in 0..ROUNDS {
         wire.send(1)?;
-        // The packet that goes the second way has the sequence number that is expected next.
+        // This packet goes to `in1`, with the sequence number that the connection over `in0`
+        // expects next.
         wire.write(&[2; LENGTH], true)?;
         comes_next(&stream, &[1; LENGTH])?;
         wire.send(3)?;
