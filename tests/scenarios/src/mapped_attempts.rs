@@ -102,7 +102,8 @@ fn quiet_attempt(lab: &Lab) -> Outcome {
     let server = listener(&lab.b, PLAIN, 5974, 4)?;
     let before = lab.a.counter("EspInPkts")?;
     let client = attempt(lab, 5974)?;
-    // The server has refused ESP's attempt. The program has made no call since then.
+    // By now the server has refused ESP's attempt, and the program has made no call in which it
+    // could learn of this.
     lab.a.await_counter("EspInPkts", before + 1)?;
     same(client.pending_error()?, 0, "SO_ERROR")?;
     let events = client.poll(libc::POLLOUT, Duration::from_secs(60))?;

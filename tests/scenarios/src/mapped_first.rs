@@ -235,7 +235,7 @@ fn nonblocking() -> Outcome {
     Ok(())
 }
 
-/// A wake makes the ring call `connect` again, which must not end the operation.
+/// A spurious wake-up makes the ring call `connect` again, which must not end the operation.
 fn needless_wake(lab: &Lab) -> Outcome {
     addresses(lab)?;
     Knobs(&lab.a.namespace).set("mapped_wait", LONGEST)?;
@@ -450,7 +450,8 @@ fn trace(lab: &Lab, kind: (i32, i32)) -> Result<Vec<String>> {
 fn ends_alike(lab: &Lab) -> Outcome {
     addresses(lab)?;
     Knobs(&lab.a.namespace).set("mapped_wait", LONGEST)?;
-    // A mapped socket waits for 1.5 seconds, and TCP stays unconnected for three.
+    // No host has this address. A mapped socket waits for 1.5 seconds before TCP connects, and
+    // TCP's own attempt stays unconnected for 3 seconds.
     (lab.a.namespace).ip(&format!("neigh del 10.0.0.99 dev {DEVICE}\n"))?;
     let plain = trace(lab, PLAIN)?;
     let mapped = trace(lab, MAPPED)?;
@@ -459,8 +460,8 @@ fn ends_alike(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// After the station's answer, a `connect` call that does not block fails with `EINPROGRESS`, which
-/// `io_uring` expects. A call that blocks must still fail with `EALREADY`.
+/// `io_uring` repeats `connect` without blocking, even on a blocking socket, and must then get
+/// `EINPROGRESS`. A program's own repeated `connect` on a blocking socket must get `EALREADY`.
 fn blocks_later(lab: &Lab) -> Outcome {
     let wire = patient(lab)?;
     let client = attempt(lab, 99, 818)?;
@@ -473,7 +474,7 @@ fn blocks_later(lab: &Lab) -> Outcome {
     counted(lab, &[("EspActiveOpens", 1), ("MappedWaits", 1)])
 }
 
-/// The station answers a query, so ESP's SYN is sent. It does not answer the SYN.
+/// The station answers the query, so ESP sends its SYN, which the station does not answer.
 fn syn_in_flight(lab: &Lab) -> Outcome {
     let wire = patient(lab)?;
     let client = attempt(lab, 99, 811)?;
@@ -499,8 +500,8 @@ fn closed(lab: &Lab) -> Outcome {
     counted(lab, &[("EspActiveOpens", 0)])
 }
 
-/// A program that begins to connect and then makes no call must not keep other programs from
-/// waiting.
+/// The number of attempts that wait in a namespace is limited. A program that begins to connect and
+/// makes no further call must not hold its place for ever.
 fn abandoned(lab: &Lab) -> Outcome {
     /// More sockets than may wait at once in a namespace.
     const ATTEMPTS: usize = 1100;

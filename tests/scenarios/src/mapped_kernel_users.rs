@@ -88,8 +88,8 @@ fn block_device(lab: &Lab) -> Outcome {
         let mut file = fs::OpenOptions::new().append(true).open(&probes)?;
         file.write_all(line.as_bytes()).context("kprobe_events")
     };
-    // Ignored because the probe exists only if an earlier scenario was killed before it removed the
-    // probe.
+    // An error is ignored, because the probe exists only if an earlier scenario was killed before
+    // it removed the probe.
     let _ = probe("-:scenario/task_page\n");
     probe("p:scenario/task_page skb_page_frag_refill\n")?;
     let (running, server_number) = (device()?, AtomicUsize::new(0));

@@ -81,7 +81,8 @@ fn destroyed_in_accept(lab: &Lab) -> Outcome {
     refused(accepted, libc::EINVAL, "accept")
 }
 
-/// The peer is a packet socket, because a host would complete the handshake too early.
+/// The peer is a packet socket. A host would complete the handshake before the listener is
+/// destroyed.
 fn destroyed_above_a_child(lab: &Lab) -> Outcome {
     const PORT: u16 = 974;
     const OWN: u16 = 3200;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
 //! Tests mapped sockets on a kernel that was booted with `ipv6.disable=1`. Such a kernel has no
-//! routes, addresses or neighbours of IPv6, and its tables of these are empty pointers.
+//! routes, addresses or neighbours of IPv6, and its pointers to these tables are null.
 
 use std::net::Ipv6Addr;
 

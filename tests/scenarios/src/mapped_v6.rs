@@ -189,8 +189,8 @@ fn solicits(lab: &Lab) -> Outcome {
     let listener = listener(&lab.b, SIX, 725, 4)?;
     let client = dial(&lab.a, SIX, &name("fd00::2", 725, 0)?)?;
     carried(&client, &listener.accept(0)?.0, true)?;
-    // The core's solicitations for both addresses come from the link-local address. The module has
-    // sent one from `fd00::1` to the neighbour that exists.
+    // The core's own solicitations come from the link-local address. Only the module's solicitation
+    // comes from `fd00::1`, and only the neighbour that exists gets one.
     let wanted = vec![("fd00::2".parse()?, lab.b.mac)];
     let seen = solicitations(&wire, "fd00::1".parse()?);
     same(seen, wanted, "solicitations")
@@ -367,7 +367,7 @@ fn stranger(lab: &Lab) -> Outcome {
     refuses(3001, &wrong)?;
     let count = wrong.len() as u32;
     same(lab.b.counter("MappedInForeign")?, count, "refused")?;
-    // Addresses behind a gateway, although the neighbour table has entries for them.
+    // These addresses are behind a gateway, although the neighbour table has entries for them.
     let mac = print_mac(lab.a.mac);
     (lab.b.namespace).ip(&format!(
         "neigh replace 2001:db8:77::1 lladdr {mac} dev {DEVICE} nud permanent\n\
@@ -421,8 +421,8 @@ fn older_host(lab: &Lab) -> Outcome {
     ))?;
     Knobs(&lab.a.namespace).set("mapped_wait", 100_000)?;
     rule(&lab.a, "allow fd00::99/128 0-65535 0\n")?;
-    // Host `b` answers in the name of an older host. The answer does not announce that the host
-    // takes mapped connections of IPv6.
+    // Host `b` answers for the station, like a host with an older module: the answer does not
+    // announce mapped connections of IPv6.
     let wire = lab.b.packets(ETH_P_EDP)?;
     let client = stream(&lab.a, SIX.0, SIX.1)?;
     client.set_nonblocking(true)?;

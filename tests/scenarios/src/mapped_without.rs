@@ -117,8 +117,8 @@ fn lost() -> Outcome {
     set_patience(&by_esp)?;
     exchange(&by_esp, &other)?;
     for end in [&by_esp, &other] {
-        // The timeout that is measured below begins with data that are sent below. So nothing that
-        // was sent before may be unacknowledged any more.
+        // The timeout measured below must count from data that are sent below. So all earlier data
+        // must have been acknowledged.
         eventually("all is acknowledged", || {
             Ok(end.queued(libc::TIOCOUTQ)? == 0)
         })?;

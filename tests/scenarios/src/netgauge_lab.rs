@@ -26,7 +26,7 @@ scenarios! {
     guest netgauge_reaches_hosts_by_ssh = by_ssh, within(120);
 }
 
-/// A directory of the scenario's own, which is removed when this value is dropped.
+/// A directory for the scenario's files, which is removed when this value is dropped.
 struct Directory(PathBuf);
 
 impl Directory {
@@ -68,7 +68,7 @@ impl Directory {
 
 impl Drop for Directory {
     fn drop(&mut self) {
-        // Ignored because the guest's files are lost when the guest ends.
+        // An error is ignored, because the guest's files are lost when the guest ends.
         let _ = fs::remove_dir_all(&self.0);
     }
 }

@@ -69,7 +69,7 @@ fn percentile(times: &mut [Duration], percent: usize) -> Duration {
     times[(times.len() * percent).div_ceil(100).saturating_sub(1)]
 }
 
-/// Returns the goodput of `bytes` in `time`, as a part of a port's rate.
+/// Returns the goodput of `bytes` in `time`, as a share of the port's rate.
 fn part_of_rate(bytes: usize, time: Duration) -> f64 {
     bytes as f64 * 8.0 / 200e6 / time.as_secs_f64()
 }
@@ -178,8 +178,8 @@ fn priorities() -> Outcome {
     switch.down()
 }
 
-/// While `measure` runs, sends one question of `size` bytes after the other over each of `pairs`,
-/// and waits for each answer. Each question begins with an announcement, for which the receiver
+/// While `measure` runs, sends questions of `size` bytes over each of `pairs`, each after the
+/// answer to the previous one. Each question begins with an announcement, for which the receiver
 /// must give a turn. `measure` begins once each pair has had an answer, and gets each pair's number
 /// of answered bytes.
 fn beside_announcers<T>(

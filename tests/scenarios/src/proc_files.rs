@@ -101,8 +101,8 @@ fn esp(lab: &Lab) -> Outcome {
     })
 }
 
-/// The sockets of each kind (datagram sockets, listeners, connections, bound sockets) have more
-/// text than fits the first buffer that the kernel allocates.
+/// The lines for the sockets of each kind (datagram sockets, listeners, connections, bound sockets)
+/// do not fit into the first buffer that the kernel allocates.
 fn many(lab: &Lab) -> Outcome {
     let listener = lab.b.esp_listener(2806, 300)?;
     let mut held = Vec::new();

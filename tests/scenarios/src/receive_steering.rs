@@ -13,13 +13,13 @@ scenarios! {
     direct esp_connections_stay_on_one_processor_without_steering = together;
 }
 
-/// The number of connections. With so many random hashes, each bound is five standard deviations
-/// away from the expected share.
+/// The number of connections. With this number of random hashes, each bound in the tests is five
+/// standard deviations away from the expected share.
 const CONNECTIONS: u16 = 256;
 const MESSAGES: usize = 5;
 
-/// Returns the share of a receiver's frames that the second processor takes in while a task on the
-/// first one sends over all connections. Frames to the sender are not steered.
+/// Sends over all connections, from a task on the first processor. Returns the share of the
+/// receiver's frames that the second processor takes in. Frames to the sender are not steered.
 fn share_of_the_other(lab: &Lab, steering: bool) -> Result<f64> {
     let before = taken_in()?;
     ensure!(before.len() >= 2, "a guest with one processor");

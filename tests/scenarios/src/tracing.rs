@@ -87,7 +87,7 @@ fn agrees(events: &[Event], ends: &[(&'static str, String)], socket: &Socket) ->
     Ok(told == [pkt_rtx, pkt_rx_oos, pkt_rx_drop, arq_tx].map(|count| count as usize))
 }
 
-/// Returns both ends of a connection. It has carried [`LOAD`] over a lossy wire.
+/// Returns both ends of a connection that has carried [`LOAD`] over a lossy wire.
 fn over_losses(lab: &Lab) -> Result<(Socket, Socket)> {
     let (client, server) = lab.esp_pair(PORT)?;
     lab.relay().set_faults(LOSSY);

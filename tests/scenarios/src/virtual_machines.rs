@@ -12,7 +12,8 @@ scenarios! {
     direct taps_cabled_by_vhost_carry_both_protocols = by_vhost;
 }
 
-/// How long a cable waits for a frame before it checks whether it is still needed.
+/// A cable is a thread that moves frames from one tap device to the other. It waits this long for a
+/// frame before it checks whether it is still needed.
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// Returns a tap device on the host.
