@@ -60,7 +60,7 @@ const ALARMS: &[&str] = &[
     "rcu_preempt detected",
 ];
 
-/// Messages of a healthy kernel that contain one of the words in [`ALARMS`] all the same.
+/// Messages of a healthy kernel, although they contain words of [`ALARMS`].
 const HARMLESS: &[&str] = &[
     "ODEBUG: selftest passed",
     "kmemleak: Kernel memory leak detector initialized",
@@ -80,8 +80,8 @@ pub fn alarm(line: &str) -> Option<&str> {
 /// A filter that gets a kernel's messages one after the other, and finds the alarms among them.
 #[derive(Debug, Default)]
 pub struct Ear {
-    /// Whether the last message announced a failed allocation, so the stack trace that follows is
-    /// no alarm.
+    /// Whether the last message reported a failed allocation. The stack trace after such a message
+    /// is no alarm.
     explained: bool,
 }
 

@@ -17,8 +17,8 @@ pub fn page(name: &str) -> String {
     fs::read_to_string(pages.join(name)).unwrap()
 }
 
-/// Checks that `docs/man/name` has every option of `command` and its subcommands, except for hidden
-/// ones, and no other option.
+/// Checks that the options in `docs/man/name` are the options of `command` and its subcommands,
+/// except for hidden ones.
 ///
 /// # Panics
 /// If the page misses an option, or has an option that `command` lacks.
@@ -41,8 +41,8 @@ pub fn has_all_options(name: &str, mut command: Command) {
     );
 }
 
-/// Adds the options of a command and its subcommands to `found`, as the page writes them: `-long`
-/// or `s`.
+/// Adds the options of a command and its subcommands to `found`, in the page's notation: `-long`
+/// for `--long`, and `s` for `-s`.
 fn options(command: &Command, found: &mut BTreeSet<String>) {
     for option in command
         .get_arguments()

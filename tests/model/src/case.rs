@@ -43,7 +43,7 @@ pub enum Close {
     Written,
     /// The program closes when it has written everything and read the end of the peer's stream.
     Ended,
-    /// Like `Written`, but the program uses close(2), so received data is no longer read.
+    /// Like `Written`, but the program calls close(2), and no longer reads.
     Abandoned,
 }
 
@@ -109,17 +109,19 @@ impl Program {
 pub enum Sabotage {
     /// Retransmission requests are not sent.
     SwallowRequests,
-    /// Waiting connections never leave their list, because the host gives no turns.
+    /// Connections that wait to acknowledge wait forever, because the host never gives them their
+    /// turn.
     NeverServe,
-    /// Connections that need not wait any longer stay in the list.
+    /// Connections that need not wait any longer stay in the ACK queue's list.
     KeepInList,
     /// Every arriving packet is put into the receive queue, whatever the engine decides.
     DeliverAll,
-    /// The host sends the packet after the one that the engine chose.
+    /// The host replaces the payload of a data packet by the payload of the next packet in the
+    /// write queue.
     SendNext,
     /// The host reports to the engine that the receive queue has no limit.
     PromiseRoom,
-    /// The first request panics.
+    /// The host panics when it first sends a retransmission request.
     PanicAtRequest,
     /// The host gives a waiting connection its turn at once, but leaves the connection in the list.
     GrantAtOnce,
@@ -159,8 +161,8 @@ pub struct Case {
     pub crossed: bool,
     /// The one-way time of a packet through the switch without queueing, in nanoseconds.
     pub latency: Nanos,
-    /// The maximum duration of a run, in nanoseconds of simulated time. If a host dies, the bound
-    /// applies to the tasks of the other hosts.
+    /// The maximum duration of a run, in nanoseconds of simulated time. If a host dies, the other
+    /// hosts must be done within this time.
     pub bound: Nanos,
     /// A deliberate error, if any.
     pub sabotage: Option<Sabotage>,
@@ -178,9 +180,9 @@ impl Case {
 
     /// Returns whether a run without faults must drop no packet and send no needless request.
     ///
-    /// A receiver makes room for a burst of its own length. If the peer has reported a larger
-    /// burst, the receiver takes the whole burst only if the receive queue has room for the whole
-    /// traffic. Without a report, the receiver does not know when the sender stops.
+    /// A receiver only ensures that its receive queue has room for a burst of its own length. If
+    /// the peer's bursts are longer, they surely fit only if the queue has room for all data. The
+    /// receiver knows the length of the peer's bursts only if the peer has reported it.
     pub fn is_smooth(&self) -> bool {
         let known = self.configs[0] == self.configs[1] || (self.reports_windows && self.all_fits());
         known && self.later.is_none()
@@ -226,8 +228,8 @@ impl Case {
         }
     }
 
-    /// Returns the host at the other end of a host's endpoint, as the ACK queue identifies that
-    /// host.
+    /// Returns the number by which the ACK queue knows the host at the other end of a connection.
+    /// If `together` is set, all senders have the same number.
     pub fn peer_host(&self, host: u8, endpoint: u8) -> u8 {
         if host > 0 || self.together {
             0

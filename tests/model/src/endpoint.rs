@@ -143,9 +143,9 @@ impl Endpoint {
         if let Some(failure) = outcome.failed {
             let died = failure == Failure::TimedOut && scene.dead == Some(self.peer());
             // A host that received everything may have discarded the connection. It then answers a
-            // late copy with a RST, like a host that never had the connection. The other end cannot
-            // tell these hosts apart, so it reports a failure, to be safe. The end of the run
-            // checks that everything arrived.
+            // late copy of a packet with a RST, like a host that never had the connection. This end
+            // cannot tell the two cases apart, so it reports a failure. That is no fault here: the
+            // end of the run checks that everything arrived.
             let safe = failure == Failure::Reset && scene.echoed && self.socket.eof && self.closed;
             if !died && !safe {
                 scene.fail(Fault::Failed(failure));
@@ -313,8 +313,8 @@ impl Endpoint {
         for (_, sight) in sights.into_iter().filter(|(seen, _)| *seen) {
             scene.see(sight);
         }
-        // An acknowledgement has the number of the next packet; a probe has the number of an
-        // earlier packet.
+        // A probe has the number before the first unacknowledged packet. Other acknowledgements
+        // have the number of the next packet.
         let conn = self.socket.conn.as_ref();
         let probe = header.flags == flags::ACK
             && conn.is_some_and(|conn| header.seq.add(1) == conn.first_unacked());
@@ -323,10 +323,10 @@ impl Endpoint {
         }
     }
 
-    /// Returns whether this end has done everything and knows that the peer has received
-    /// everything. If both ends close the connection, the connection must also be over.
+    /// Returns whether this end has sent and read everything, and has no unacknowledged packets. If
+    /// both ends close the connection, it must be over; then packets may be unacknowledged.
     ///
-    /// A connection may end properly without the last acknowledgement: the peer discards the
+    /// A connection may end properly without its last acknowledgement: the peer discards the
     /// connection once it has everything, and answers later packets with a RST. The check of the
     /// peer's own end shows that the peer has everything.
     pub fn is_done(&self, program: &Program, peer: &Program) -> bool {

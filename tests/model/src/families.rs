@@ -74,8 +74,8 @@ const WITH_SLOW_READER: Nanos = 500 * MS;
 /// Upper bound of the duration of runs whose reader is slightly late, in nanoseconds.
 const WITH_LATE_READER: Nanos = 200 * MS;
 
-/// After one sender has died, the others must be done within this time, in nanoseconds, if nothing
-/// else goes wrong.
+/// Nanoseconds within which the other senders must be done after one sender has died, in runs
+/// without other faults.
 const AFTER_DEATH: Nanos = IDLE + MS;
 
 const SLEEPS: Reader = Reader::AtOnce { sleeps: true };

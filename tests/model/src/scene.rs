@@ -17,7 +17,7 @@ pub struct Packet {
     pub to: u8,
     /// The source host.
     pub from: u8,
-    /// The packet. Its payload has no bytes, but identifies the bytes of a stream.
+    /// The packet. Its payload is not bytes but their positions in a stream.
     pub packet: esp_testkit::Packet<Span>,
 }
 
@@ -41,7 +41,7 @@ impl Sights {
     pub const WAITED: Self = Self(16);
     /// Two connections waited for their turn at the same time.
     pub const WAITED_TWO: Self = Self(32);
-    /// A turn was taken from a silent sender.
+    /// A sender was silent, so the ACK queue ended its turn.
     pub const OVERRUN: Self = Self(64);
     /// A receiver withheld its window for lack of room.
     pub const CONGESTED: Self = Self(128);
@@ -118,8 +118,8 @@ pub struct Scene<'a> {
     pub now: Nanos,
     /// Whether the programs have started.
     pub awake: bool,
-    /// Whether nothing has gone wrong so far, so that no packet needs to be sent twice: see
-    /// [`Case::is_smooth`].
+    /// Whether no fault has happened so far and [`Case::is_smooth`] holds, so that no packet needs
+    /// to be sent twice.
     pub calm: bool,
     /// Whether the fate of any packet so far was [`Fate::Echo`](crate::world::Fate::Echo).
     pub echoed: bool,

@@ -24,7 +24,7 @@ pub enum Fate {
     Lose,
     /// The packet arrives twice. The copy arrives right behind the packet.
     Double,
-    /// The packet arrives, and a copy arrives when the packet's transmission is long over.
+    /// The packet arrives. A copy arrives long after the transmission that the packet belongs to.
     Echo,
     /// The packet arrives after packets that were sent later.
     Overtaken,
@@ -83,7 +83,7 @@ const MORTAL: u8 = 1;
 /// The time after which a connection to a dead peer has failed, in nanoseconds.
 const GONE: Nanos = 60_000 * MS;
 
-/// If no event occurs for this many nanoseconds, the next event is the keepalive of an idle peer.
+/// If the next event is more than this many nanoseconds ahead, it is the keepalive of an idle peer.
 const QUIET: Nanos = 20_000 * MS;
 
 /// A state of the model.

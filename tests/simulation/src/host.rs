@@ -77,7 +77,7 @@ pub struct Endpoint {
     /// and the largest number of turns that other connections had during one such wait.
     pub longest_wait: (Nanos, u64),
     /// The time at which the current wait in the ACK queue started, and the number of turns that
-    /// the host's ACK queue had given until then.
+    /// the queue had given at that time.
     waits: Option<(Nanos, u64)>,
     /// The sequence numbers of packets whose most recent transmission was lost.
     lost: BTreeSet<u16>,

@@ -3,9 +3,9 @@
 //! Simulates wires and switch ports. They compute the time at which the last bit of each frame
 //! leaves.
 //!
-//! This needs no events, because a frame's departure time follows from the previous frame's. Times
-//! here are in picoseconds, because nanoseconds are too coarse: at 100 Gbit/s an acknowledgement
-//! takes 6.72 ns.
+//! The simulation needs no events for this: a frame's departure time follows from that of the frame
+//! before it. Times in this module are in picoseconds, because nanoseconds are too coarse: at 100
+//! Gbit/s an acknowledgement takes 6.72 ns.
 
 use std::collections::VecDeque;
 

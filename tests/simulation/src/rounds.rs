@@ -54,8 +54,8 @@ pub struct Round {
     pub duration: Nanos,
     /// Payload received during `duration`, as a share of the port's rate.
     pub goodput: f64,
-    /// Jain's index of the senders' shares at the time at which the first message was complete; 1
-    /// for equal shares. A sender's share is the part of its message that had arrived by then.
+    /// Jain's fairness index when the first message is complete: 1 if the same part of each
+    /// sender's message has arrived.
     pub fairness: f64,
     /// The largest number of bytes in the receiver's port at any time.
     pub peak: u32,

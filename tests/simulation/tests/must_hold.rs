@@ -153,8 +153,9 @@ fn all_to_all_on_up_to_32_hosts_drops_nothing() {
     }
 }
 
-/// With this message size and these starts, two windows and the unscheduled packets fill the port's
-/// buffer completely, so one more frame may be dropped.
+/// If messages of 32 KiB start within a millisecond, the packets of two windows, and those that
+/// senders may send without a turn, can fill the port's buffer completely. The next frame is then
+/// dropped.
 #[test]
 fn messages_that_all_begin_within_a_millisecond_drop_one_frame_of_a_million() {
     let lines = (1..=6).flat_map(|seed| all_to_all(1_000_000, seed, &[32 << 10]));
@@ -209,7 +210,8 @@ fn a_port_is_filled_by_the_announcements_and_not_by_the_turns() {
 #[test]
 fn a_port_too_small_for_the_announcements_drops_and_loses_nothing() {
     let mut fixed = gigabit(64);
-    // Use fixed windows, because announcements are short if the receiver grants windows.
+    // Use fixed windows. If the receiver grants windows, announcements (the first packets of
+    // transmissions) are short, and take less of the buffer.
     fixed.esp.burst_length_max = fixed.esp.burst_length;
     let summary = measure(fixed, 256 << 10, 1);
     assert!(summary.counts.drops > 0, "{summary:?}");

@@ -21,7 +21,8 @@ pub struct Device {
     pub connections: usize,
     /// The time at which the most recent packet arrived.
     heard: Nanos,
-    /// Whether sockets of another device hold the turn, so that no socket of this device gets it.
+    /// Whether sockets of another device have the turn to acknowledge, so that no socket of this
+    /// device gets it.
     pub held: bool,
 }
 
@@ -76,7 +77,7 @@ pub trait Host {
     /// Sends a packet on behalf of the socket `id`.
     fn emit(&mut self, id: usize, packet: Packet<Self::Payload>);
 
-    /// This is called after the ACK queue has answered a socket's demand.
+    /// This is called when the ACK queue has decided whether a socket waits for its turn.
     fn scheduled(&mut self, _id: usize, _verdict: Verdict) {}
 
     /// This is called when a waiting socket gets its turn.
@@ -179,7 +180,8 @@ pub trait Host {
         self.serve(id, now);
     }
 
-    /// Applies the outcome of a packet or a timer: sends, frees and re-cuts packets.
+    /// Applies the outcome of a packet or a timer: sends and frees packets, and splits those that
+    /// have become too long.
     fn settle(&mut self, id: usize, outcome: &Outcome, now: Nanos) {
         self.transmit(id, now);
         let socket = self.socket(id);

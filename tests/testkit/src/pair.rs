@@ -75,8 +75,8 @@ impl Sent {
 #[derive(Debug)]
 pub struct Side {
     socket: Socket<Bytes>,
-    /// The side's device, with its ACK queue. The side's socket is the only one that uses the
-    /// queue, so that socket gets each turn at once, unless a test sets [`Device::held`].
+    /// The side's device, with its ACK queue. No other socket uses the queue, so the side's socket
+    /// never waits for a turn, unless a test sets [`Device::held`].
     pub device: Device,
     /// Whether the side reads all data as soon as it arrives.
     pub reads: bool,
@@ -306,7 +306,7 @@ impl Pair {
         self.sides[at].received.extend(read.into_iter().flatten());
     }
 
-    /// Puts the reader of `at` to sleep.
+    /// Makes the engine of `at` send a delayed acknowledgement, as if the reader went to sleep.
     pub fn sleep(&mut self, at: usize) {
         self.sides[at].conn().flush_ack();
         self.transmit(at);
@@ -498,8 +498,8 @@ impl Host for Pair {
         (&mut side.device, &mut side.socket)
     }
 
-    /// Arms the timer. Also checks `earliest_new_deadline`: a caller that relies on it, and does
-    /// not call `deadline`, must miss no expiry.
+    /// Arms the timer. Also checks `earliest_new_deadline`: if the armed timer expires before the
+    /// time that it returns, no new deadline may be earlier than the timer.
     fn arm(&mut self, id: usize) {
         let now = self.now;
         let side = &mut self.sides[id];

@@ -102,7 +102,7 @@ impl Socket<VecDeque<u8>> {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Queued<P> {
     payload: P,
-    /// The packet's TXS and TXF flags in its first transmission; `None` before that.
+    /// The packet's TXS and TXF flags when it was first sent; `None` if it was never sent.
     flags: Option<u8>,
     /// TXS if a record begins with the packet, and TXF if a record ends with the packet.
     bounds: u8,
@@ -115,7 +115,7 @@ pub struct Socket<P> {
     pub conn: Option<Connection>,
     /// The socket's slot in the ACK queue of its device.
     pub slot: Slot,
-    /// Whether the connection's most recent demand asked the ACK queue to count the connection.
+    /// Whether the ACK queue counts the connection, as its most recent demand asked.
     pub counted: bool,
     /// The parameters of the next connection.
     pub config: Config,
@@ -543,8 +543,8 @@ impl<P: Payload> Socket<P> {
     ///
     /// # Panics
     ///
-    /// If the engine sends a packet that is not queued, retransmits a packet that was
-    /// never sent, or has something to send although it awaits the window.
+    /// If the engine sends a packet that is not queued, retransmits a packet that was never sent,
+    /// or sends although it has reported that it waits for the peer's window.
     pub fn poll(&mut self, now: Nanos) -> Option<Packet<P>> {
         let (head, write) = (self.head, &mut self.write);
         let records = self.records.is_some();
@@ -640,7 +640,7 @@ impl<P: Payload> Socket<P> {
         }
     }
 
-    /// Cuts the packets after the first `keep` packets if none of the later ones was ever sent.
+    /// [Cuts](Self::cut) the packets after the first `keep` packets if none of them was ever sent.
     /// Otherwise pauses the engine, which asks for the [cut](Outcome::cut) later.
     pub fn cut_or_pause(&mut self, keep: usize, now: Nanos) {
         let from = self.head.add(keep as u16);

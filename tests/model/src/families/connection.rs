@@ -265,7 +265,8 @@ pub fn told(scale: Scale) -> Family {
     family("told windows", Sights::REQUEST | Sights::RESENT, cases)
 }
 
-/// Cases in which the hosts grant windows. No wire is slow, so the windows grow to their maximum.
+/// Cases in which receivers grant larger windows to their senders. The wires are fast, so the
+/// windows grow to their maximum.
 pub fn granted(scale: Scale) -> Family {
     let mut cases = Vec::new();
     for (burst, ack, initial, most) in scale.of(
@@ -291,7 +292,8 @@ pub fn granted(scale: Scale) -> Family {
                 });
             }
         }
-        // The receiver's window becomes fixed while larger windows are in use.
+        // While larger windows are in use, the receiver's parameters change so that it grants no
+        // more windows.
         let fixed = Config {
             burst_length_max: *burst,
             ..config
@@ -380,8 +382,8 @@ pub fn close(scale: Scale) -> Family {
     family("close", Sights::RESET, cases)
 }
 
-/// Cases with selective retransmission at one end or both. Packets are lost, duplicated and
-/// reordered, and kept until the missing ones arrive.
+/// Cases with selective retransmission at one end or both: packets that arrive out of order are
+/// kept until the missing ones arrive. Packets are lost, duplicated and reordered.
 pub fn selective(scale: Scale) -> Family {
     let mut cases = Vec::new();
     let ends = [[true, true], [true, false], [false, true]];

@@ -57,8 +57,9 @@ pub fn three_senders(scale: Scale) -> Family {
     )
 }
 
-/// Cases that test the order of turns: with a short transmission among long ones, with connections
-/// of one host, and with a socket that has a priority.
+/// Cases that test the order in which the ACK queue acknowledges connections: with a short
+/// transmission among long ones, with connections of one host, and with a socket that has a
+/// priority.
 pub fn order(scale: Scale) -> Family {
     let mut cases = Vec::new();
     let late = answers(Program::bytes(1), 0, &[1]);

@@ -126,8 +126,7 @@ struct Exchange {
     hosts: usize,
     size: u64,
     at_once: bool,
-    /// A message is sent up to this many nanoseconds after the time at which it could be sent. The
-    /// delay is random.
+    /// Upper bound of the random delay before each piece of a message, in nanoseconds.
     stagger: Nanos,
     /// The messages in flight from each host to each other host: the position in the stream at
     /// which each message ends, and the message's kind.

@@ -21,8 +21,8 @@ const AHEAD: u64 = 512 << 10;
 /// Number of bytes by which a stream refills its queue.
 const PIECE: u64 = 256 << 10;
 
-/// The measurement begins after the time that the port takes for this many bits. Until then, only
-/// the streams and the announcers send.
+/// Length of the warm-up before the measurement: the port can send this many bits in it. During the
+/// warm-up, only the streams and the announcers send.
 const WARM_UP: u64 = 200_000_000;
 
 /// A run that takes longer than this, in nanoseconds, is aborted.
@@ -165,8 +165,8 @@ enum Role {
 struct Asker {
     left: u32,
     asked: Nanos,
-    /// The total number of bytes that the receiver has received from this asker when the current
-    /// request is complete.
+    /// The current request is complete when the receiver has this many bytes of the asker, counted
+    /// from the start.
     until: u64,
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
 //! This study checks, case by case, whether the protocol is fast enough in a rack. A case requires
-//! a least share of the possible rate, or allows at most a multiple of the ideal time.
+//! at least a share of the possible rate, or at most a multiple of the ideal time.
 //!
 //! All cases have the default parameters. A card that coalesces interrupts delivers its collected
 //! packets one by one, but all at the same simulated time. The further savings of GRO are not
@@ -23,7 +23,7 @@ use crate::simulation::{Parameters, Setup};
 use crate::sizes::Sizes;
 use crate::streams::{Measured, Streams};
 
-/// Number of full packets that a stream's port could carry during the measurement.
+/// Length of a measurement, as the number of full packets that a stream's port can carry in it.
 const PACKETS: u64 = 60_000;
 /// The switch's buffer per port in bytes, by the port's rate in Gbit/s.
 const BUFFERS: [(u64, u32); 4] = [
@@ -168,8 +168,8 @@ struct Shape {
     round_trip: Option<Nanos>,
     conditions: Conditions,
     pairs: Vec<(u32, u32)>,
-    /// The number of streams whose rates are summed, and the number of links whose rates these
-    /// streams share.
+    /// The number of streams whose rates are summed, and the number of links that these streams
+    /// share.
     counted: (usize, f64),
     least: f64,
     /// The least value of Jain's index that the case requires.

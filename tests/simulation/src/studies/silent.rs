@@ -29,17 +29,18 @@ pub struct Line {
     pub senders: usize,
     /// Number of senders that fall silent.
     pub silent: usize,
-    /// Whether the silent senders stop after the same packet, rather than one after the other.
+    /// Whether all silent senders stop after the same number of packets. Otherwise each stops 40
+    /// packets later than the one before it.
     pub together: bool,
-    /// How long the other senders take if the silent ones do not exist, nanoseconds.
+    /// The time that the other senders take in a run without the silent senders, nanoseconds.
     pub without: Nanos,
     /// The longest time that the other senders take in any run, nanoseconds.
     pub worst: Nanos,
     /// The number of packets after which the first silent sender stopped in the worst run.
     pub worst_after: u64,
-    /// The largest delay that the silence causes in any run, nanoseconds. It is the rest of the
-    /// other senders' time, after `without` and the time of the silent senders' packets are
-    /// subtracted.
+    /// The largest delay that the silence causes in any run, nanoseconds. It is the time that the
+    /// other senders took, minus `without`, minus the time that the silent senders' packets take on
+    /// the wire.
     pub delay: Nanos,
     /// How often the ACK queue ended a sender's turn (its permission to send) because the sender
     /// was silent, in the worst run.

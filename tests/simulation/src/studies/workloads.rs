@@ -125,8 +125,8 @@ pub struct Line {
     pub senders: usize,
     /// Number of messages.
     pub messages: usize,
-    /// The load until the last message was sent, as a share of the port's capacity. It counts all
-    /// bytes that had arrived by then, headers included.
+    /// The port's load from the first to the last message, as a share of its capacity. It counts
+    /// messages that arrived in full in this time, with their headers.
     pub load: f64,
     /// The slowdown of all messages.
     pub all: Slowdown,
@@ -242,8 +242,7 @@ fn messages(simulation: &mut Simulation, options: &Options, sizes: Sizes) -> Vec
     (0..number).map(message).collect()
 }
 
-/// Sends all messages. Returns the size and the slowdown of each message, and the load up to the
-/// time at which the last message was sent.
+/// Sends all messages. Returns the size and the slowdown of each message, and [`Line::load`].
 fn deliver(simulation: &mut Simulation, mut to_come: VecDeque<Message>) -> (Vec<(u64, f64)>, f64) {
     let setup = simulation.setup().clone();
     let messages = to_come.len();
