@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Has the program tell the version of the package that it is built for, `ENET_VERSION`, in place
-//! of the crate's.
+//! Makes the program report the version in `ENET_VERSION`, if it is set, instead of the crate's.
+//! Packages set it to their own version.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

@@ -86,8 +86,8 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// Exit status for errors of `run` itself, the command line among them. Programs that run a command
-/// share it, `env` and `timeout` for example: the command's own statuses are usually smaller.
+/// Exit status for errors of `enet run` itself, such as a wrong command line. `env` and `timeout`
+/// use the same status, because the commands that they run seldom exit with it.
 const RUN_FAILURE: u8 = 125;
 
 /// Prints the parser's message, or the help that the command line asks for, and returns the exit
@@ -101,7 +101,7 @@ fn answer(error: &clap::Error, (wrong_line, failure): (u8, u8)) -> ExitCode {
     finish(outcome.map(|()| ExitCode::SUCCESS), failure)
 }
 
-/// Prints the error, and returns the exit status, which is `failure` for an error.
+/// Returns the exit status. If `outcome` is an error, prints it, and returns `failure`.
 fn finish(outcome: Result<ExitCode>, failure: u8) -> ExitCode {
     outcome.unwrap_or_else(|error| {
         output::message(format_args!("{error:#}"));

@@ -78,7 +78,7 @@ pub fn respond(head: &str, metrics: impl FnOnce() -> Answer) -> String {
     answer.print(method == "GET")
 }
 
-/// The head of a request, of which pieces arrive.
+/// The head of a request, as far as it has arrived.
 #[derive(Debug, Default)]
 pub struct Head(Vec<u8>);
 
@@ -88,8 +88,8 @@ impl Head {
         self.0.is_empty()
     }
 
-    /// Adds `piece`, or the end of the request if it is empty. Returns the head when it is
-    /// complete, or longer than a server must take.
+    /// Adds `piece`; an empty piece means that the client has closed. Returns the head once it is
+    /// complete, or longer than the server accepts.
     pub fn add(&mut self, piece: &[u8]) -> Option<String> {
         self.0.extend_from_slice(piece);
         let ended = self.0.windows(4).any(|bytes| bytes == b"\r\n\r\n")

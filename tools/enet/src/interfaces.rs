@@ -139,8 +139,8 @@ impl Interface {
     }
 }
 
-/// Returns the number of the interface that `text` names, as everywhere where an address names an
-/// interface: digits alone are a number, for which there need not be an interface.
+/// Returns the number of the interface that `text` names. Digits alone are taken as the number,
+/// even if no interface has it, as in the text of addresses.
 ///
 /// # Errors
 /// If the interfaces cannot be searched.
@@ -175,8 +175,8 @@ pub struct Frames {
 }
 
 impl Frames {
-    /// Reads the counters of interface `name`. Returns `None` if they cannot be read, which is no
-    /// error because they only serve explanations.
+    /// Reads the counters of interface `name`. Returns `None` if they cannot be read. That is no
+    /// error, because the counters only help to explain missing answers.
     ///
     /// The counters come from `/proc/net`, which always shows this network namespace. `/sys` may
     /// show a different one.

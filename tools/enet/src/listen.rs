@@ -59,8 +59,8 @@ impl Display for Listen {
 }
 
 impl Listen {
-    /// Listens on the address, or on each address of the name. Addresses of a name that the host
-    /// does not have, such as `::1` without IPv6, are left out if there is another one.
+    /// Listens on the address, or on each address of the name. If a name has several addresses,
+    /// those that this host does not have are left out, such as `::1` without IPv6.
     ///
     /// # Errors
     /// If the name has no address, or an address cannot be listened on.

@@ -73,7 +73,7 @@ fn build_info(module: &str) -> String {
         "gauge",
         "1; the labels are the versions of the exporter and of the loaded module, which is empty without one.",
     );
-    // Characters that would need escapes in a label do not occur in versions, so they are removed.
+    // Remove characters that would need escapes in a label; no version has them.
     let is_version = |letter: &char| letter.is_ascii_alphanumeric() || ".+~-".contains(*letter);
     let module: String = module.chars().filter(is_version).collect();
     let version = env!("CARGO_PKG_VERSION");
@@ -118,7 +118,7 @@ fn snake_case(name: &str) -> String {
         if letter.is_ascii_uppercase() && !text.is_empty() {
             text.push('_');
         }
-        // Metric names allow no other characters.
+        // Metric names consist of letters, digits and `_`.
         text.push(match letter {
             letter if letter.is_ascii_alphanumeric() => letter.to_ascii_lowercase(),
             _ => '_',
@@ -183,7 +183,8 @@ mod tests {
             .collect()
     }
 
-    /// The packaged alerts use only metrics that are exported. `mk/lint` tests what they mean.
+    /// The packaged alerts use only metrics that are exported. `mk/lint` tests when the alerts
+    /// fire.
     #[test]
     fn alerts_name_metrics_that_are_exported() {
         let exported = all_exported();
@@ -200,7 +201,8 @@ mod tests {
         }
     }
 
-    /// Their labels are those of the metrics, or of the job that docs/operations.md configures.
+    /// The packaged alerts use only labels of the metrics, or of the job that docs/operations.md
+    /// configures.
     #[test]
     fn alerts_name_labels_that_are_exported() {
         let exported = all_exported();

@@ -17,10 +17,9 @@ pub fn print(text: &str) -> Result<()> {
     unless_closed(out.write_all(text.as_bytes()).and_then(|()| out.flush()))
 }
 
-/// Returns the result of writing output, for which [`print()`] says what is no error.
+/// Turns the error of a closed pipe into success, because the reader has seen enough.
 ///
-/// # Errors
-/// If the output could not be written.
+/// # Errors If the output could not be written for another reason.
 pub fn unless_closed(written: io::Result<()>) -> Result<()> {
     match written {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
@@ -28,8 +27,8 @@ pub fn unless_closed(written: io::Result<()>) -> Result<()> {
     }
 }
 
-/// Prints a message to standard error. A message does not decide the outcome of a command, so an
-/// error is ignored if the message cannot be written, as when a terminal or a pipe is gone.
+/// Prints a message to standard error. If it cannot be written, for example because the terminal is
+/// gone, it is lost: messages do not decide the outcome of a command.
 pub fn message(text: fmt::Arguments<'_>) {
     // One call writes the whole line, so lines of other processes do not come between its parts.
     let _ = io::stderr().write_all(format!("enet: {text}\n").as_bytes());

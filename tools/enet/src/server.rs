@@ -2,8 +2,8 @@
 
 //! Serves HTTP to many clients at a time, in one thread.
 //!
-//! No client can stop or exhaust the server: the number of clients, the bytes that are kept of each
-//! and the time that each has are bounded, and all waiting is in one call of `poll`.
+//! No client can stop or exhaust the server. The number of clients is bounded, and so are the
+//! memory and the time for each client. One call of `poll` waits for all of them.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -53,7 +53,7 @@ pub fn serve(listeners: &[TcpListener], metrics: impl Fn() -> Answer) -> io::Res
     }
 }
 
-/// Descriptors on which `poll` reports an event.
+/// Whether `poll` reports an event, for each client and for each listener.
 struct Ready {
     clients: Vec<bool>,
     listeners: Vec<bool>,
@@ -162,8 +162,9 @@ enum State {
     Head(Head),
     /// The answer is being written. The number counts the bytes already written.
     Answer(Vec<u8>, usize),
-    /// The answer is written, and what else the client sends is dropped. If the connection were
-    /// closed before, the kernel would reset it, and the client might lose the answer.
+    /// The answer is written. Everything that the client sends until it closes is dropped. If the
+    /// server closed the connection with unread bytes, the kernel would reset it, and the client
+    /// might lose the answer.
     Rest,
 }
 
@@ -191,7 +192,7 @@ impl Client {
         }
     }
 
-    /// Reads or writes until the client must be waited for, or has ended.
+    /// Reads or writes until a call would block, or the client has ended.
     fn proceed(&mut self, mut metrics: impl FnMut() -> Answer) -> io::Result<Step> {
         match self.try_proceed(&mut metrics) {
             Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(Step::Wait),
@@ -207,7 +208,8 @@ impl Client {
                 State::Head(head) => {
                     let length = self.stream.read(&mut piece)?;
                     if length == 0 && head.is_empty() {
-                        // A check whether the port is open.
+                        // The client has closed without a request, for example because it only
+                        // tested whether the port is open.
                         return Ok(Step::End);
                     }
                     if let Some(text) = head.add(&piece[..length]) {

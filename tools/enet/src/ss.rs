@@ -208,7 +208,7 @@ impl SsArgs {
     }
 }
 
-/// Returns the number of the interface. Fails if the name is no interface's, because an empty list
+/// Returns the number of the interface. Fails if no interface has the name, because an empty list
 /// would hide a misspelt name. Sockets of a removed interface are listed under its number.
 fn find_interface(name: &str) -> Result<u32> {
     number_of(name)?.with_context(|| Fault::Absent(name.to_owned()))

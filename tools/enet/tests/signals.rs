@@ -4,8 +4,8 @@
 
 use std::process::Command;
 
-/// Returns the lines of `/proc/PID/status` about ignored and blocked signals, of a process that
-/// `env` starts with these options, by `wrapper`.
+/// Starts `grep` with these options of `env`, through the command line `wrapper` if it is not
+/// empty. Returns the lines of its `/proc/PID/status` about ignored, blocked and caught signals.
 fn signals(options: &[&str], wrapper: &[&str]) -> String {
     let output = Command::new("env")
         .args(options)

@@ -56,7 +56,7 @@ struct Queue {
     marked: u64,
 }
 
-/// Reads the counters since the switch was created.
+/// Reads the counters, which count from the creation of the switch.
 ///
 /// # Errors
 /// If `tc` fails, or a port does not exist.

@@ -54,14 +54,13 @@ fn build(settings: &Settings) -> Result<()> {
         .try_for_each(programs::run)
         .and_then(|()| programs::await_carrier(settings.hosts));
     if built.is_err() {
-        // `down` removes the parts that exist. Its own error is ignored, because the first error is
-        // more informative.
+        // `down` removes the parts that exist. Its error is ignored: the first error is returned.
         let _ = down();
     }
     built
 }
 
-/// Returns the frames that each port sent and dropped since [`up`] or [`reset`].
+/// Returns the numbers of frames that each port sent and dropped since [`up`] or [`reset`].
 ///
 /// # Errors
 /// If no switch is up, or its counters cannot be read.

@@ -74,7 +74,7 @@ fn main() -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // The message does not decide the outcome: it is lost if it cannot be written.
+            // If the message cannot be written, it is lost; the exit status is the same.
             let _ = writeln!(io::stderr(), "enet-switch: {error:#}");
             ExitCode::FAILURE
         }

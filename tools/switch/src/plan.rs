@@ -24,7 +24,7 @@ const HEADER: u32 = 14;
 /// hosts, and a guest's memory is small.
 const MOST_HOSTS: i64 = 256;
 
-/// The highest threshold of marks that `red` takes.
+/// The highest threshold for ECN marks that the queueing discipline `red` accepts, in bytes.
 const MOST_ECN: u32 = 512 << 20;
 
 /// Propagation delay of a link. The time to transmit a frame comes in addition.
@@ -103,8 +103,9 @@ impl Settings {
             self.mtu
         );
         if let Some(threshold) = self.ecn {
-            // `red` averages the queue over two frames, which works from a threshold of more than a
-            // frame on. It counts in 31 bits, of which the average takes one.
+            // `red` averages the queue's length over two frames, so the threshold must exceed one
+            // frame. It computes with 31 bits, and the average takes one of them, so the threshold
+            // has an upper bound.
             ensure!(
                 threshold.0 > frame,
                 "--ecn {threshold} is too low: at an MTU of {} a frame has {frame} bytes, and marks begin at {} or more",

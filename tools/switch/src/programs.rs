@@ -74,7 +74,8 @@ fn finish(command: &mut Command, program: Program, lines: &[String]) -> Result<S
     let mut input = lines.join("\n");
     input.push('\n');
     if let Some(mut stdin) = child.stdin.take() {
-        // An error is ignored, because the exit status below says why the program ended early.
+        // Writing fails if the program ends early. The error is ignored, because the program's exit
+        // status is checked below.
         let _ = stdin.write_all(input.as_bytes());
     }
     let output = child.wait_with_output()?;

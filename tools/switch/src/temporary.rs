@@ -54,7 +54,7 @@ impl Temporary {
 impl Drop for Temporary {
     fn drop(&mut self) {
         if let Err(error) = down() {
-            // An error is ignored, because a destructor cannot return it.
+            // If the message cannot be written, it is lost: a destructor cannot return an error.
             let _ = writeln!(io::stderr(), "the switch could not be removed: {error:#}");
         }
     }

@@ -186,8 +186,8 @@ impl<'a> Echo<'a> {
         }
     }
 
-    /// Sends the requests until they are done, a signal arrives or an error occurs, and prints each
-    /// answer. Returns the results up to then, and the error, of the device or of the output.
+    /// Sends requests and prints each answer, until all requests are done, a signal arrives, or the
+    /// device or the output fails. Returns the results so far, and the error if there was one.
     pub fn run(mut self) -> (Tally, Option<anyhow::Error>) {
         let error = self.exchange().err();
         (self.tally, error)

@@ -100,7 +100,7 @@ impl PingArgs {
         let (tally, error) = Echo::new(&socket, &target, plan).run();
         let failed = error.is_some();
         match error {
-            // There is nothing to sum up.
+            // No request was sent, so no summary is printed.
             Some(error) if tally.sent + tally.refused == 0 => return Err(error),
             Some(error) => output::message(format_args!("{error:#}")),
             None => {}

@@ -183,8 +183,8 @@ fn of_ip(ip: IpAddr, interface: Option<u32>) -> Result<Resolved> {
     let ip = ip.to_canonical();
     let numbered = |index| -> Result<Interface> {
         let found = Interface::numbered(index)?;
-        // A device without a carrier explains why answers are missing, so the carrier is checked
-        // first.
+        // Fails if the device has no carrier. This error explains more than the message that no
+        // host answers.
         usable(found.with_context(|| format!("interface {index} of {ip} has gone"))?)
     };
     match sockaddr_en::lookup_ip(ip, interface) {

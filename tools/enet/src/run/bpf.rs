@@ -261,8 +261,8 @@ fn load_program(groups: BorrowedFd<'_>, function: u32) -> io::Result<OwnedFd> {
     Ok(owned(unsafe { bpf(uapi::PROG_LOAD, &load) }?))
 }
 
-/// The attachment of a program. The program stays attached until this value and all pins, files in
-/// the BPF file system, are gone.
+/// The attachment of a program. The program stays attached until this value and all pins (files in
+/// the BPF file system) are gone.
 #[derive(Debug)]
 pub struct Link(OwnedFd);
 

@@ -57,7 +57,8 @@ impl Group {
         Self::around(without_control)
     }
 
-    /// Returns the group that `choose` makes of the group that this process is in.
+    /// Passes the path of this process's group to `choose`, and opens the group whose path it
+    /// returns.
     fn around(choose: impl Fn(&Path) -> &Path) -> Result<Self> {
         let mounts = own_mounts()?;
         let groups = read("/proc/self/cgroup")?;
@@ -88,14 +89,15 @@ impl Group {
     pub fn root() -> Result<PathBuf> {
         let mounts = own_mounts()?;
         let shown = own_paths(&mounts, Path::new("/")).find(|path| {
-            // A group that is shown as a root, as in a container, has this file; the root has not.
+            // A container may show a lower group as the root. Such a group has this file, but the
+            // real root does not.
             Self::open(path).is_ok() && !path.join("cgroup.events").exists()
         });
         shown.context("no mount shows all control groups of version 2 (cgroup2)")
     }
 
-    /// Creates a child group. If groups of former processes have its name, a number behind it tells
-    /// it from them.
+    /// Creates a child group. If a group with this name exists already, as former processes may
+    /// have left it, a number is appended to the name.
     ///
     /// # Errors
     /// If this user may not create groups here.
@@ -112,7 +114,7 @@ impl Group {
         match Self::open(&path) {
             Ok(group) => Ok(Made(group)),
             Err(error) => {
-                // An error is ignored because the first error is the one to report.
+                // Errors of this clean-up are ignored: the first error is returned.
                 let _ = fs::remove_dir(&path);
                 Err(error)
             }
@@ -193,7 +195,7 @@ impl Deref for Made {
 
 impl Drop for Made {
     fn drop(&mut self) {
-        // An error is ignored because the group may have processes. The keeper removes it then.
+        // The error is ignored: if the group still has processes, the keeper removes it later.
         let _ = self.remove();
     }
 }

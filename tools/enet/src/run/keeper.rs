@@ -39,15 +39,15 @@ pub fn start(group: Made, rules: &Rules, link: Option<Link>, module: OwnedFd) ->
     let kept = rule_holder.map_or(Ok(()), |id| rules.keep(id));
     let result = kept.and_then(|()| fork_keeper(&group, rule_holder, link, module));
     if result.is_err() {
-        // Errors of the clean-up are ignored because the first error is the one to report. A keeper
-        // that has started cleans up as well.
+        // Errors of this clean-up are ignored: the first error is returned. If the keeper has
+        // already started, it cleans up, too.
         let _ = rule_holder.map(rules::forget);
     }
     result
 }
 
-/// Starts the keeper, which removes the rules of the group `rules`, and moves this process into
-/// `group`.
+/// Starts the keeper, and moves this process into `group`. When the keeper ends, it removes the
+/// rules of the group with the number `rules`.
 fn fork_keeper(
     group: &Made,
     rules: Option<u64>,
@@ -66,7 +66,8 @@ fn fork_keeper(
         ForkResult::Parent { child } => {
             // The keeper's parent exits at once, so that the command does not inherit a child.
             match waitpid(child, None) {
-                // If the caller ignores SIGCHLD, the kernel waits for the child itself.
+                // If the caller ignores SIGCHLD, the kernel reaps the child itself, and `waitpid`
+                // fails with ECHILD.
                 Ok(WaitStatus::Exited(_, 0)) | Err(Errno::ECHILD) => {}
                 Ok(status) => bail!("starting the keeper: {status:?}"),
                 Err(error) => return Err(error.into()),
@@ -94,7 +95,8 @@ fn fork_keeper(
 }
 
 fn keep(started: OwnedFd, group: &Made, rules: Option<u64>) -> Result<()> {
-    // An error is ignored: if the keeper ended here, the command would not be mapped any more.
+    // Errors of `detach` are ignored: if the keeper returned here, the command would not be mapped
+    // any more.
     let _ = detach();
     File::from(started).read_to_end(&mut Vec::new())?;
     group.await_empty()?;
@@ -131,11 +133,11 @@ fn close_inherited() -> Result<()> {
     Ok(())
 }
 
-/// Returns whether a descriptor was open when this program started. All that this program opens
-/// itself is closed at an exec.
+/// Returns whether a descriptor was open when this program started. All descriptors that this
+/// program opens itself are close-on-exec.
 fn is_inherited(number: RawFd) -> bool {
-    // SAFETY: F_GETFD takes no pointer and changes nothing. A number that is no descriptor any
-    // more, such as that of the directory that listed it, is an error.
+    // SAFETY: F_GETFD takes no pointer and changes nothing. The call fails for a number that is no
+    // descriptor any more, such as that of the directory whose entries were listed.
     let flags = unsafe { libc::fcntl(number, libc::F_GETFD) };
     flags >= 0 && flags & libc::FD_CLOEXEC == 0
 }

@@ -199,8 +199,8 @@ fn preload() -> Result<PathBuf> {
     Ok(found.canonicalize()?)
 }
 
-/// Returns the value of `LD_PRELOAD` with `library` in front of those `present`. A value that has
-/// the library, such as within another `enet run`, stays as it is.
+/// Returns the value of `LD_PRELOAD`: `library`, then the libraries that are `present`. If these
+/// contain `library` already, as within another `enet run`, returns `present`.
 fn preloaded(library: &Path, present: &OsStr) -> OsString {
     let mut names = present
         .as_encoded_bytes()
@@ -246,7 +246,7 @@ impl MapArgs {
         }
         let mapped = Link::attach(group.as_fd()).and_then(|link| link.pin(&pin));
         if mapped.is_err() && !self.rules.is_empty() {
-            // An error is ignored because the first error is the one to report.
+            // Errors of this clean-up are ignored: the first error is returned.
             let _ = rules::forget(id);
         }
         mapped

@@ -36,7 +36,7 @@ fn width_of(address: IpAddr) -> u8 {
     }
 }
 
-/// Parses a number of decimal digits alone.
+/// Parses a number that consists of decimal digits only, without a sign.
 fn number<T: FromStr>(text: &str) -> Result<T>
 where
     T::Err: std::error::Error + Send + Sync + 'static,
@@ -145,8 +145,9 @@ impl Rules {
     }
 
     /// Stores the rules for a control group in the module. They replace the group's earlier rules.
-    /// If a rule is refused, none is left. Before the module refuses one because it has too many,
-    /// those of groups that exist no longer are removed.
+    /// If the module refuses a rule, all rules of the group are removed. If it refuses because it
+    /// has too many, the rules of groups that no longer exist are removed first, and the rule is
+    /// tried again.
     ///
     /// # Errors
     /// If this user lacks `CAP_NET_ADMIN`, or there are too many rules.

@@ -44,8 +44,8 @@ fn ignore() -> Result<(), Errno> {
     unsafe { signal(Signal::SIGPIPE, SigHandler::SigIgn) }.map(drop)
 }
 
-/// Executes `command` in this process, with the disposition that this process was started with.
-/// Returns only if that fails, with the error.
+/// Executes `command` in this process, with the disposition of SIGPIPE that this process was
+/// started with. Returns only if the execution fails.
 pub fn exec(command: &mut Command) -> io::Error {
     if IGNORED.load(Ordering::Relaxed) {
         // SAFETY: the closure runs in this process before it executes the command, because
@@ -53,8 +53,8 @@ pub fn exec(command: &mut Command) -> io::Error {
         unsafe { command.pre_exec(|| Ok(ignore()?)) };
     }
     let error = command.exec();
-    // The failed attempt may have left the default, by which a message into a closed pipe would
-    // kill this process. An error is ignored, because then the disposition is what it was.
+    // `exec` may have set SIGPIPE to its default before it failed. A message into a closed pipe
+    // would then kill this process. If `ignore` fails, the disposition stays as it is.
     let _ = ignore();
     error
 }

@@ -27,7 +27,8 @@ pub fn forget() -> Result<Vec<u64>> {
     if named.is_empty() {
         return Ok(Vec::new());
     }
-    // The groups are listed after the rules and pins, so each that has got one before is found.
+    // Groups are listed after rules and pins. Otherwise a group that was created in between, with
+    // rules or a pin, would count as gone.
     let living = numbers(&Group::root()?)?;
     let mut gone: Vec<u64> = named.difference(&living).copied().collect();
     gone.sort_unstable();

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 
 use super::*;
 
-/// More than the buffers of a connection over the loopback device hold.
+/// Length of an answer that exceeds the buffers of a connection over the loopback device.
 const LARGE: usize = 16 << 20;
 
 /// Starts a server, whose metrics have `length` bytes.
@@ -78,7 +78,7 @@ fn silent_clients_do_not_delay_others_and_are_closed() {
         .map(|_| send(address, b"GET /metrics HTTP/1.1\r\n"))
         .collect();
     assert!(scrape(address).ends_with("aaaaa"));
-    // One after the other would take as long as this.
+    // Served one after the other, 100 clients would take far longer.
     assert!(begin.elapsed() < 5 * PATIENCE, "{:?}", begin.elapsed());
     for client in silent {
         assert_eq!(answer(client), "");
