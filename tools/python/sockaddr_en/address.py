@@ -18,7 +18,7 @@ AF_ENET = 28
 # order), address length, address, zero.
 _LAYOUT = struct.Struct("=H2sIB6sx")
 _MAC = re.compile(r"[0-9A-Fa-f]{2}(?::[0-9A-Fa-f]{2}){5}")
-# An alternative name of an interface may have 127 bytes, one of its own 15.
+# Up to 127 bytes: an interface's alternative name may be this long, its own name only 15 bytes.
 _NAME = re.compile(r"[^/:\s]{1,127}")
 _OTHER_NOTATION = re.compile(r"[0-9A-Fa-f]{2}(?:-[0-9A-Fa-f]{2}){5}|[0-9A-Fa-f]{4}(?:\.[0-9A-Fa-f]{4}){2}")
 _UNSPECIFIED = bytes(6)
@@ -146,7 +146,7 @@ def _interface(text: str, interface: str) -> int:
 
 
 def _alternative(name: str) -> int:
-    """Asks `rtnetlink(7)` for the interface with an alternative name, for which `if_nametoindex` has no room."""
+    """Asks `rtnetlink(7)` for the interface with the alternative name `name`, too long for `if_nametoindex`."""
     attribute = struct.pack("=HH", 4 + len(name.encode()) + 1, _IFLA_ALT_IFNAME) + name.encode() + b"\0"
     body = bytes(16) + attribute + bytes(-len(attribute) % 4)
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE) as link:

@@ -47,7 +47,7 @@ def lookup(host: str, port: int) -> Address:
 
     Raises `ValueError` if the text is no valid host, `socket.gaierror` if the name has no IP address, and `OSError`:
     `ENODEV` if the interface does not exist or is not Ethernet, `EHOSTUNREACH` if no host answers, `ENETUNREACH` if the
-    host is behind a router, `EINVAL` if the IP address is a group's, a broadcast address, unspecified, or link-local
+    host is behind a router, `EINVAL` if the IP address is a multicast, broadcast or unspecified address, or link-local
     without an interface.
     """
     if not isinstance(host, str):
@@ -55,7 +55,7 @@ def lookup(host: str, port: int) -> Address:
     # The resolver would stop reading at a NUL.
     if "\0" in host:
         raise _bad_host(host)
-    # An address refuses a port that is none.
+    # Raise an error early if the port is invalid.
     Address(bytes(6), 0, port)
     name, percent, interface = host.rpartition("%") if "%" in host else (host, "", "")
     index = _interface(host, interface) if percent else 0
@@ -92,7 +92,8 @@ def _resolve(ip: str, index: int) -> tuple[bytes, int]:
     If `index` is not 0, only that interface is searched.
     """
     raw = socket.inet_pton(socket.AF_INET6 if ":" in ip else socket.AF_INET, ip)
-    # Frames of IPv4 lead to a host whose IPv4 address is written as one of IPv6.
+    # The kernel sends to an IPv4-mapped IPv6 address by IPv4, so the neighbour entry is one of
+    # IPv4.
     raw = raw.removeprefix(_MAPPED)
     version = socket.AF_INET6 if len(raw) == 16 else socket.AF_INET
     ip = socket.inet_ntop(version, raw)
@@ -160,7 +161,7 @@ def _attributes(body: bytes) -> dict[int, bytes]:
 
 
 def _is_one_host(ip: bytes) -> bool:
-    """Returns whether `ip` can be the address of one host: not a group's, unspecified or the broadcast address."""
+    """Returns whether `ip` can be the address of one host: not a multicast, unspecified or broadcast address."""
     is_group = ip[0] == 0xFF if len(ip) == 16 else ip[0] >> 4 == 0xE
     return any(ip) and not is_group and ip != b"\xff\xff\xff\xff"
 

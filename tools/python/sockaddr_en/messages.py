@@ -42,7 +42,7 @@ class _Control(ctypes.Structure):
 
 
 def _address_of(place: Any) -> int | None:
-    """Returns the address of a place in memory. `ctypes.cast` would make a reference cycle with it."""
+    """Returns the address of a ctypes object. `ctypes.cast` would create a reference cycle."""
     if place is None:
         return None
     if isinstance(place, ctypes.c_char_p):
@@ -117,7 +117,7 @@ class Message:
 def _place(data: Any, writable: bool = False) -> tuple[Any, int]:
     """Returns the bytes of `data` as a pointer, and their number. The pointer keeps `data` alive.
 
-    The bytes are copied only if they cannot be written and are no `bytes`.
+    The bytes are copied only if `data` is read-only and is no `bytes` object.
     """
     view = memoryview(data)
     if not view.c_contiguous:

@@ -68,12 +68,13 @@ class Socket(socket.socket):
             _check(_libc.connect(self.fileno(), raw, len(raw)))
             return
         except OSError as error:
-            # As in `socket.socket`: without a time out, the kernel itself waits, at most for
-            # SO_SNDTIMEO. A signal ends that wait.
+            # As in `socket.socket`: if there is no timeout, the kernel itself waits, at most for
+            # SO_SNDTIMEO. If a signal ends that wait, `_wait` continues it.
             interrupted = error.errno == errno.EINTR and self.gettimeout() != 0
             if not interrupted and not (error.errno in _CONNECTING and self.gettimeout()):
                 raise
-        # The wait is outside of the handler, so that a traceback does not show the error before it.
+        # The wait is outside of the handler. Otherwise a traceback of its error would also show the
+        # error of `connect`.
         self._wait(select.POLLOUT, self._deadline())
         number = self.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if number:
@@ -227,7 +228,7 @@ class Socket(socket.socket):
             except InterruptedError:
                 continue
             except BlockingIOError:
-                # Without a time out, this is the end of SO_RCVTIMEO or SO_SNDTIMEO.
+                # If the socket has no timeout, SO_RCVTIMEO or SO_SNDTIMEO has expired.
                 if not self.gettimeout():
                     raise
             self._wait(event, deadline)
@@ -298,7 +299,7 @@ def _peer(address: Address | str) -> Address:
 
 
 def _int(flags: int) -> int:
-    """Returns `flags` as `socket.socket` takes them: ctypes would cut a number that fits into no int."""
+    """Returns `flags` as an integer. Refuses a number that ctypes would truncate to an int."""
     flags = operator.index(flags)
     if not -_INT_MAX - 1 <= flags <= _INT_MAX:
         raise OverflowError("flags do not fit into an int")

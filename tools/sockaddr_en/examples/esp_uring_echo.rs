@@ -70,7 +70,7 @@ impl Operation {
     ];
 }
 
-/// A connection. The ring has at most one operation of it at a time.
+/// A connection. At most one of its operations is in the ring at a time.
 struct Connection {
     fd: OwnedFd,
     /// The peer's address, which the ring reads.

@@ -7,7 +7,7 @@
  *   *%eth0:2805                   for bind: the port on one interface
  *   *:2805                        for bind: the port on all interfaces
  *
- * An interface of digits only is an interface number.
+ * An interface that consists of digits is an interface number.
  *
  * en_lookup() finds the Ethernet address for a host's name or IP address.
  */
@@ -88,8 +88,8 @@ static inline const char *en_pairs(const char *text, uint8_t octets[6])
 #define EN_ALTIFNAMSIZ 128
 
 /*
- * Returns the number of the interface with the alternative name `name`, for which if_nametoindex(3)
- * has no room; or 0 with errno set, which is ENODEV if no interface has the name.
+ * Returns the number of the interface with the alternative name `name`, which is too long for
+ * if_nametoindex(3); or 0 with errno set, which is ENODEV if no interface has the name.
  */
 static inline uint32_t en_alternative(const char *name)
 {
@@ -120,7 +120,7 @@ static inline uint32_t en_alternative(const char *name)
 	ask.attribute.rta_type = alternative;
 	memcpy(ask.name, name, length);
 	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
-	/* The part of the answer that is read comes first, and the kernel cuts off the rest. */
+	/* Only the start of the answer is needed; the kernel cuts off what does not fit. */
 	got = send(fd, &ask, ask.header.nlmsg_len, 0) < 0 ? -1 : recv(fd, answer, sizeof(answer), 0);
 	if (got >= (ssize_t)NLMSG_LENGTH(sizeof(struct nlmsgerr)) && answer->nlmsg_type == NLMSG_ERROR)
 		errno = -((const struct nlmsgerr *)NLMSG_DATA(answer))->error;
@@ -262,7 +262,7 @@ static inline int en_is_broadcast(const struct sockaddr *ip, const struct ifaddr
 }
 
 /*
- * Returns whether `ip` can be the address of one host: not a group's, unspecified or the broadcast
+ * Returns whether `ip` can be the address of one host: not a multicast, unspecified or broadcast
  * address.
  */
 static inline int en_is_one_host(const struct sockaddr *ip)
@@ -275,7 +275,7 @@ static inline int en_is_one_host(const struct sockaddr *ip)
 	return v4 != INADDR_ANY && v4 != INADDR_BROADCAST && !IN_MULTICAST(v4);
 }
 
-/* Makes an IPv4 address that is written as one of IPv6 an IPv4 address. */
+/* Replaces an IPv4-mapped IPv6 address by the IPv4 address in it. */
 static inline void en_unmap(struct sockaddr *ip, socklen_t *length)
 {
 	const struct in6_addr *v6 = &((const struct sockaddr_in6 *)(const void *)ip)->sin6_addr;
@@ -439,7 +439,7 @@ static inline int en_resolve(const struct sockaddr *ip, socklen_t length, struct
 	if (!en_is_one_host(ip))
 		return -1;
 	found = en_own(ip, address);
-	/* Each interface may lead to a host that has the address. */
+	/* A link-local address is ambiguous without an interface. */
 	if (!found && ip->sa_family == AF_INET6 && IN6_IS_ADDR_LINKLOCAL(v6) && !address->sen_ifindex) {
 		errno = EINVAL;
 		return -1;
@@ -458,7 +458,10 @@ static inline int en_resolve(const struct sockaddr *ip, socklen_t length, struct
 	if (address->sen_ifindex)
 		setsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, name, (socklen_t)strlen(name));
 	found = connect(fd, ip, length) < 0 || send(fd, "", 0, 0) < 0 ? -1 : 0;
-	/* The kernel asks three times, once a second. Without an entry, the packet went to a router. */
+	/*
+	 * The kernel sends three requests, one per second. If it has no entry after a third of a
+	 * second, it has sent the packet to a router.
+	 */
 	for (tries = 0; !found && tries < 175; tries++) {
 		nanosleep(&pause, NULL);
 		found = en_neighbour(ip, address, &entry);
@@ -471,7 +474,7 @@ static inline int en_resolve(const struct sockaddr *ip, socklen_t length, struct
 	return found == 1 ? 1 : -1;
 }
 
-/* Returns whether a text is an Ethernet address with dashes, or with dots behind each two pairs. */
+/* Returns whether a text is an Ethernet address written with dashes, or as in 0200.0000.0001. */
 static inline int en_is_other_notation(const char *text)
 {
 	static const char *const forms[] = { "xx-xx-xx-xx-xx-xx", "xxxx.xxxx.xxxx" };
@@ -492,8 +495,8 @@ static inline int en_is_other_notation(const char *text)
  * with its interface, as in 02:00:00:00:00:02%eth0. The interface may follow a name or an IP
  * address, too. Returns 1; 0 if the text is no valid host, or no IP address is known for it; or -1
  * with errno: ENODEV if the interface does not exist or is not Ethernet, EHOSTUNREACH if no host
- * answers, ENETUNREACH if the host is behind a router, EINVAL if the IP address is a group's, a
- * broadcast address, unspecified, or link-local without an interface. The call blocks for up to
+ * answers, ENETUNREACH if the host is behind a router, EINVAL if the IP address is a multicast,
+ * broadcast or unspecified address, or link-local without an interface. The call blocks for up to
  * three seconds if no host answers.
  */
 static inline int en_find(const char *host, uint16_t port, struct sockaddr_en *address)
@@ -561,7 +564,7 @@ static inline int en_lookup(const char *host, uint16_t port, struct sockaddr_en 
 
 #else
 
-/* The compiler tells the name of this variable, which does not exist. */
+/* This variable does not exist: its name in the compiler's error says what is missing. */
 #define en_lookup(host, port, address) (en_lookup_needs_DEFAULT_SOURCE)
 
 #endif /* ifr_hwaddr */

@@ -66,7 +66,8 @@ fn alternative_index(name: &str) -> io::Result<u32> {
     let mut socket = Socket::new(domain, Type::RAW, Some(Protocol::from(libc::NETLINK_ROUTE)))?;
     socket.set_read_timeout(Some(PATIENCE))?;
     socket.write_all(&ask)?;
-    // The part of the answer that is read comes first, and the kernel cuts off the rest.
+    // Only the start of the answer is needed. The kernel cuts off what does not fit into the
+    // buffer.
     let mut answer = [0; 4096];
     let length = socket.read(&mut answer)?;
     let answer = &answer[..length];

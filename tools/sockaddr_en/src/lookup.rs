@@ -51,7 +51,7 @@ pub enum LookupError {
         /// The interface in the text.
         interface: Option<String>,
     },
-    /// The IP address is a group's, unspecified, or a broadcast address.
+    /// The IP address is a multicast, unspecified or broadcast address.
     #[error("{0} is not the IP address of one host")]
     NotOneHost(IpAddr),
     /// The address is link-local, so each interface may lead to a host that has it.
@@ -212,7 +212,8 @@ pub fn lookup(host: &str, port: u16) -> Result<Address, LookupError> {
 ///
 /// The errors of [`lookup`].
 pub fn lookup_ip(ip: IpAddr, interface: Option<u32>) -> Result<(MacAddr, u32), LookupError> {
-    // Frames of IPv4 lead to a host whose IPv4 address is written as one of IPv6.
+    // The kernel sends to an IPv4-mapped IPv6 address by IPv4, so the neighbour entry is one of
+    // IPv4.
     let ip = ip.to_canonical();
     if ip.is_multicast() || ip.is_unspecified() || ip == IpAddr::V4(Ipv4Addr::BROADCAST) {
         return Err(LookupError::NotOneHost(ip));
@@ -311,8 +312,8 @@ pub fn poke(ip: IpAddr, interface: Option<u32>) -> io::Result<std::net::UdpSocke
     let mut to = SocketAddr::new(ip, DISCARD);
     let socket = Socket::new(Domain::for_address(to), Type::DGRAM, None)?;
     if let Some(interface) = interface {
-        // A failure is ignored, because old kernels require a privilege for this call. The packet
-        // then follows the routes, which mostly lead through the same interface.
+        // Failures are ignored: old kernels require a privilege for this call. Without it, the
+        // packet follows the routes, which mostly lead through the same interface.
         let _ = socket.bind_device(Some(name_of(interface).as_bytes()));
         if let SocketAddr::V6(v6) = &mut to {
             // A link-local address is ambiguous without an interface.

@@ -64,7 +64,7 @@ impl OwnedWriteHalf {
 impl Drop for OwnedWriteHalf {
     fn drop(&mut self) {
         if self.ends {
-            // An error is ignored, because the shutdown fails if the connection has already ended.
+            // The error is ignored: it means that the connection has already ended.
             let _ = self.stream.get_ref().shutdown(Shutdown::Write);
         }
     }
