@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-# The scripts that source it use its variables.
+# SC2034: the variables of this file are used by the scripts that source it.
 # shellcheck shell=bash disable=SC2034
 #
 # Functions of the build scripts: messages, steps that log, disk checks. Sourced by bash scripts
@@ -99,7 +99,7 @@ show_progress() {
     width=$(($(stty size <&2 2>/dev/null | cut -d ' ' -f 2) + 0))
     [ "$width" -gt 20 ] || width=80
     while sleep 2 && kill -0 $$ 2>/dev/null; do
-        # without control characters, and of a line that a program overwrites only the end
+        # remove control characters; of a line that a program overwrites, keep only its last text
         last=$(tail -c 500 "$1" | tr '\r' '\n' | LC_ALL=C tr -cd '\40-\176\n' | awk 'NF { last = $0 } END { $0 = last; $1 = $1; print }')
         last="  $((SECONDS - $2)) s  $last"
         printf '\r\033[K%s' "${last:0:width-1}" >&2
@@ -117,7 +117,8 @@ step() {
     say "$what"
     if [ -t 2 ]; then
         : >"$log"
-        # without the script's standard output, for whose end a reader of it waits
+        # not with the script's standard output: its reader would wait for the end of this process,
+        # too
         show_progress "$log" "$start" >&2 &
         progress=$!
     fi
@@ -137,7 +138,7 @@ step() {
     if [ "$status" -eq 0 ]; then
         say "  done in $((SECONDS - start)) s"
     else
-        # the compiler's first messages show the error; the last ones only count
+        # the compiler's first messages show the error; the last ones only give the number of errors
         if grep -qm 1 '^error' "$log"; then
             printf -- '---- first error in %s ----\n' "$log" >&2
             grep -m 3 -A 12 '^error' "$log" | head -n 40 >&2

@@ -19,7 +19,8 @@ pub fn print(text: &str) -> Result<()> {
 
 /// Turns the error of a closed pipe into success, because the reader has seen enough.
 ///
-/// # Errors If the output could not be written for another reason.
+/// # Errors
+/// If the output could not be written for another reason.
 pub fn unless_closed(written: io::Result<()>) -> Result<()> {
     match written {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),

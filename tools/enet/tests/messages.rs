@@ -10,9 +10,8 @@ use std::process::{Command, Output, Stdio};
 use nix::fcntl::OFlag;
 use nix::unistd::pipe2;
 
-/// Returns a command of the program. An empty file stands in for the library of `enet run --by
-/// preload`, which needs no privileges. If the module is not loaded, `enet run` prints a warning
-/// and maps nothing.
+/// Returns a command of the program. `enet run --by preload` needs no privileges, and an empty file
+/// stands in for its library. If the module is not loaded, `enet run` warns and maps nothing.
 fn enet(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_enet"));
     command.args(arguments).env("ENET_PRELOAD", "/dev/null");
