@@ -89,7 +89,7 @@ impl Host {
         endpoints.chain([queue]).flatten().min_by_key(|(at, _)| *at)
     }
 
-    /// Returns whether no connection waits for its turn.
+    /// Returns whether no connection waits for its turn to acknowledge.
     pub fn is_idle(&self) -> bool {
         self.device.queue.waiting() == 0
     }

@@ -37,9 +37,9 @@ impl Sights {
     pub const RESET: Self = Self(4);
     /// Data, a SYN or a FIN was retransmitted.
     pub const RESENT: Self = Self(8);
-    /// A connection waited for its turn.
+    /// A connection waited for its turn to acknowledge.
     pub const WAITED: Self = Self(16);
-    /// Two connections waited for their turn at the same time.
+    /// Two connections waited for their turn to acknowledge at the same time.
     pub const WAITED_TWO: Self = Self(32);
     /// A sender was silent, so the ACK queue ended its turn.
     pub const OVERRUN: Self = Self(64);

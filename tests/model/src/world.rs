@@ -109,7 +109,7 @@ pub struct World {
     ports: Vec<VecDeque<(Nanos, Packet)>>,
     /// The sent packets whose fate is not decided yet.
     sent: VecDeque<Packet>,
-    /// The copies that arrive late, each with its time of arrival, in order.
+    /// The packets that enter a port later, each with the time at which it enters, in order.
     late: VecDeque<(Nanos, Packet)>,
     /// The dead host, if one has died.
     dead: Option<u8>,
@@ -124,7 +124,7 @@ pub struct World {
 enum Next {
     /// The parameters change.
     Change,
-    /// A late copy enters a port.
+    /// The first packet of `late` enters a port.
     Late,
     /// A packet arrives at a host.
     Arrival(usize),

@@ -12,8 +12,7 @@ use plotters::prelude::*;
 
 const FONT: &str = "sans-serif";
 
-/// Colours that readers can tell apart even in grey print, or if they are colour-blind (Okabe and
-/// Ito).
+/// Colours that differ even in grey print, and for colour-blind readers (Okabe and Ito).
 const COLOURS: [RGBColor; 5] = [
     RGBColor(0, 114, 178),
     RGBColor(213, 94, 0),

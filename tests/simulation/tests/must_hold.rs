@@ -181,8 +181,8 @@ fn no_retransmission_is_requested_without_a_loss() {
         (GIGABIT, 128 << 10, (21, 10, 1)),
         (10 * GIGABIT, 256 << 10, (64, 32, 1)),
         (100 * GIGABIT, 2 << 20, (256, 96, 1)),
-        // In this case, the receiver passes the turn on after one packet of a window of eight. The
-        // rest of the windows queues in the port.
+        // In this case, the receiver lets the next sender send after one packet of a window of
+        // eight. So the rest of the windows queues in the port.
         (GIGABIT, 128 << 10, (8, 1, 1)),
     ];
     for (bits, buffer, parameters) in links {

@@ -15,7 +15,8 @@ use crate::socket::{Packet, Socket};
 pub struct Device {
     /// The ACK queue, which orders the sockets' acknowledgements.
     pub queue: AckQueue,
-    /// The lists of sockets that wait for their turn. Each list is first in, first out.
+    /// The lists of sockets that wait for their turn to acknowledge. Each list is first in, first
+    /// out.
     pub waiting: [VecDeque<usize>; LISTS],
     /// Number of connections that were ever accepted.
     pub connections: usize,
@@ -80,7 +81,7 @@ pub trait Host {
     /// This is called when the ACK queue has decided whether a socket waits for its turn.
     fn scheduled(&mut self, _id: usize, _verdict: Verdict) {}
 
-    /// This is called when a waiting socket gets its turn.
+    /// This is called when a waiting socket gets its turn to acknowledge.
     fn turned(&mut self, _id: usize) {}
 
     /// Arms a socket's timer for its [deadline](Socket::deadline). Does nothing if the timer is
@@ -205,7 +206,8 @@ pub trait Host {
         self.arm(id);
     }
 
-    /// Gives the turns that are due in the ACK queue of a socket's device.
+    /// Gives waiting sockets the turns to acknowledge that are due in the ACK queue of a socket's
+    /// device.
     fn serve(&mut self, id: usize, now: Nanos) {
         give_turns(self, id, now);
     }

@@ -7,7 +7,7 @@
  *   *%eth0:2805                   for bind: the port on one interface
  *   *:2805                        for bind: the port on all interfaces
  *
- * An interface that consists of digits is an interface number.
+ * If the name of the interface consists of digits, it is taken as the interface's number.
  *
  * en_lookup() finds the Ethernet address for a host's name or IP address.
  */

@@ -80,7 +80,8 @@ pub fn order(scale: Scale) -> Family {
                 });
             }
         }
-        // The second connection begins when the first connection has had turns.
+        // The second connection begins when the ACK queue has already let the first one
+        // acknowledge.
         for together in [false, true] {
             let programs = vec![
                 [late.clone(), writes(&[5])],

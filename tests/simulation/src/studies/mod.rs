@@ -178,7 +178,7 @@ impl Default for Common {
     }
 }
 
-/// Returns the command line's defaults.
+/// Returns the options `T` with their default values.
 fn defaults<T: Args>() -> T {
     let command = T::augment_args(Command::new("defaults"));
     let matches = command.get_matches_from(["defaults"]);

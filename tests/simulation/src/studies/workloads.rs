@@ -106,7 +106,7 @@ struct Message {
     until: u64,
 }
 
-/// The slowdown of messages: how many times as long they take as on an idle network.
+/// The slowdown of messages: the time that they take, divided by the time on an idle network.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Slowdown {
     /// The median slowdown.
