@@ -29,7 +29,7 @@ impl Listener for Devices {
             return;
         }
         // A device that is down, but not gone, may come up again. A connection continues if the
-        // device comes up in time. Until then, sends of datagrams fail.
+        // device comes up in time. While the device is down, sends of datagrams fail.
         device::tell(net_state, ifindex);
         if event != Event::Gone {
             return;

@@ -258,8 +258,8 @@ pub(crate) fn take_to_connect<P: Protocol, L: Link>(
     Err(EADDRNOTAVAIL)
 }
 
-/// Makes a socket with a port a listener: calls `listen`, unless the claim of another socket to the
-/// port conflicts. Bound sockets may agree to share a port; a listener's port is never shared.
+/// Turns a bound socket into a listener: calls `listen`, unless another socket has a conflicting
+/// claim to the port. Bound sockets may agree to share a port; a listener's port is never shared.
 ///
 /// # Errors
 ///

@@ -22,8 +22,8 @@ use kernel::{str::CStr, sync::Arc};
 /// Range of the window, in packets. With a window above 32767, sequence numbers could not be
 /// compared.
 const BURST_LENGTH: RangeInclusive<u16> = 1..=0x7fff;
-/// If `burst_length_max` exceeds the window, this is its largest permitted value, in packets. The
-/// limit exists because a grant takes one byte on the wire.
+/// The largest permitted value, in packets, of a `burst_length_max` that exceeds `burst_length`. A
+/// grant takes one byte on the wire.
 const MOST_GRANTED: u16 = 0xff;
 /// Range of `round_trip_time`, in microseconds. Below 10, every packet would be requested again
 /// while it is still in flight. After 1 s, the peer may be considered dead.
@@ -131,7 +131,8 @@ pub(crate) enum Setting {
     Mapped,
     MappedWait,
     Selective,
-    /// The size of a buffer, and a function that selects its limit.
+    /// The size of a buffer. The first function selects the setting, the second one the limit of a
+    /// new socket.
     Buffer(fn(&Settings) -> &AtomicU32, fn(Limits) -> u32),
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The version that `modinfo -F version enet` and `/sys/module/enet/version` print. It is apart from
- * enet.rs, so that another version compiles nothing else anew; Kbuild chooses it.
+ * The version that `modinfo -F version enet` and `/sys/module/enet/version` print. Kbuild defines
+ * `ENET_VERSION`. If it changes, only this small file is compiled again, and not enet.rs.
  */
 #include <linux/module.h>
 #include <linux/stringify.h>

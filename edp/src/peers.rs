@@ -23,15 +23,16 @@ const WAYS: usize = 4;
 const SECOND: u64 = 1_000_000_000;
 
 /// The minimum time between two queries to a peer, in nanoseconds. A peer's entry is not evicted
-/// during this time after a query, because a new entry for the peer would cause a query too early.
+/// for this time after a query. Otherwise, the next look-up of the peer would find no entry, and
+/// would send another query too early.
 pub const QUERY_INTERVAL: u64 = SECOND;
 /// The time for which an answer is valid, in nanoseconds.
 pub const ANSWER_LIFETIME: u64 = 60 * SECOND;
 /// If a valid answer is at least this old, in nanoseconds, a look-up sends another query to refresh
 /// the answer.
 pub const REFRESH_AFTER: u64 = ANSWER_LIFETIME / 2;
-/// The additional time, in nanoseconds, until a peer that did not answer within [`QUERY_INTERVAL`]
-/// is queried again.
+/// A peer that did not answer within [`QUERY_INTERVAL`] is queried again after this further time,
+/// in nanoseconds.
 pub const SILENCE_BACKOFF: u64 = 10 * SECOND;
 
 /// After a connection has waited in vain for a peer's answer, connections to this peer are opened

@@ -278,8 +278,8 @@ fn a_wait_uses_the_query_of_a_datagram() {
     let end = START + MILLISECOND;
     assert_eq!(wait(&mut bucket, START + 1, PATIENT), Some((end, false)));
     assert!(bucket.on_answer(&peer(1), START + 2, nonce(6), &answer_with(None)));
-    // In this case, the datagram's query is too old for the connection to wait for its answer, and
-    // too recent to be repeated.
+    // A connection that is opened later does not wait: the time to wait for the answer has passed,
+    // and the query is too recent to be repeated.
     let mut bucket = Bucket::default();
     bucket.look_up(&peer(1), START, || nonce(6));
     assert_eq!(wait(&mut bucket, end, PATIENT), None);

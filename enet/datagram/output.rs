@@ -63,8 +63,8 @@ fn fits_limit(device: &Device, to: &Address, len: usize) -> Result {
     }
 }
 
-/// Returns the largest datagram, in bytes, that `device` carries. If the limit of the socket's peer
-/// is known, the peer accepts this datagram, too.
+/// Returns the length, in bytes, of the largest datagram that `device` carries and that the
+/// socket's peer accepts. A peer whose limit is not known is taken to accept every datagram.
 pub(super) fn largest(sock: &Sock<Edp>, device: &Device) -> u32 {
     let shared = sock.shared();
     let with_checksum = shared.sums.load(Relaxed);

@@ -71,7 +71,8 @@ impl Peers {
         buckets.get_mut(place).map(|bucket| f(bucket, &peer, now))
     }
 
-    /// Returns the length, in bytes, of the largest datagram that `to` has reported to accept.
+    /// Returns the length, in bytes, of the largest datagram that `to` accepts, if `to` has
+    /// reported it.
     pub(super) fn largest(&self, to: &Address) -> Option<u16> {
         self.with(to.mac, to.ifindex, |bucket, peer, now| {
             bucket.largest(peer, now)

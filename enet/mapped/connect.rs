@@ -95,7 +95,8 @@ pub(super) fn connect<M: Mapped>(
     let connected = match attempted {
         Err(Failure::Error(error)) => Err(error),
         Ok(()) => {
-            // Sent before `finish` sleeps, because another call may wait for the answer.
+            // The query is sent before `finish` sleeps, because another call may wait for the
+            // answer.
             if let Some(query) = query.take() {
                 query.send(net_state, net);
             }
@@ -110,14 +111,14 @@ pub(super) fn connect<M: Mapped>(
             }
         }
         Err(Failure::Tcp(reason)) => {
-            // Otherwise another call has begun to connect, and notes the reason itself.
+            // If another call has begun to connect, that call notes the reason.
             if call.is_unconnected() {
                 note_tcp(call, reason);
             }
             call.connect(name, nonblocking)
         }
     };
-    // Sent last, so that the query does not delay TCP's SYN.
+    // The query is sent last, so that it does not delay TCP's SYN.
     if let Some(query) = query {
         query.send(net_state, net);
     }
@@ -155,8 +156,7 @@ fn attempt<M: Mapped>(
         return Ok(());
     }
     if call.ordered_state() != TcpState::Close as u8 {
-        // The program has called `listen`, or TCP connects the socket already. So the call goes to
-        // TCP, which returns the error to the program.
+        // The socket already listens or connects over TCP. TCP's `connect` returns the error.
         return Err(Failure::Tcp(Statistic::MappedTcpError));
     }
     record.tell_again();
@@ -207,7 +207,8 @@ fn open<'a, M: Mapped>(
                 // The port belongs to TCP's socket.
                 sock.shared().binding.mark_released();
             }
-            // The program has chosen a port that already has a connection with this destination.
+            // `connect` fails if the program chose a port that already has a connection with this
+            // destination.
             let refuses = error == EADDRNOTAVAIL && !has_port;
             if refuses && has_connection(NetState::of(sock.net()), chosen, plan) {
                 return Err(Failure::Error(EADDRNOTAVAIL));
@@ -241,9 +242,9 @@ fn ask<'a, M: Mapped>(
     look(call, companion, attempt)
 }
 
-/// Lists the companion for the event that `wait` names. Starts to resolve the host's Ethernet
-/// address if the event is its resolution, and sends `query`. Returns `false` if the companion was
-/// already listed for this event.
+/// Lists the companion for the event that `wait` names, and sends `query`. If this event is the
+/// resolution of the host's Ethernet address, also starts the resolution. Returns `false` if the
+/// companion was already listed for this event.
 fn attend<M: Mapped>(
     companion: &Companion<M>,
     wait: &Wait,
@@ -319,7 +320,8 @@ pub(super) fn take_port<M: Mapped>(call: &StreamCall<'_, M>, companion: &Compani
     }
 }
 
-/// Releases the port that [`take_port`] took for the attempt, which TCP does not repeat.
+/// Releases the port that [`take_port`] took for the attempt, because TCP does not repeat the
+/// attempt.
 pub(super) fn release_port<M: Mapped>(call: &StreamCall<'_, M>, attempt: &mut Option<Attempt>) {
     if let Some(Attempt { has_port, .. }) = attempt {
         if mem::take(has_port) {
@@ -367,7 +369,8 @@ fn finish<M: Mapped>(call: &StreamCall<'_, M>, nonblocking: bool, pending: Error
     }
 }
 
-/// Waits until TCP's attempt ends, for the rest of the timeout. Another call may end the attempt.
+/// Waits until TCP's attempt ends, at most for the rest of the timeout. Another call may end the
+/// attempt.
 fn finish_by_tcp<M: Mapped>(
     call: &StreamCall<'_, M>,
     companion: &Companion<M>,
@@ -391,8 +394,8 @@ fn finish_by_tcp<M: Mapped>(
     let connected = match waited {
         Err(EAGAIN) => return Err(pending),
         Err(error) => return Err(error),
-        // TCP's attempt has failed at once, or was shut down. TCP's `connect` would begin a new
-        // one.
+        // TCP's attempt has failed at once, or was shut down. `connect` of TCP is not called here,
+        // because it would begin a new attempt.
         Ok(()) if call.is_unconnected() => companion.sock().take_error().and(Err(ECONNABORTED)),
         Ok(()) => match call.connect(begun.name(), true) {
             Err(EALREADY) => Err(pending),
@@ -476,7 +479,7 @@ fn note_tcp<M: Mapped>(call: &StreamCall<'_, M>, reason: Statistic) {
     (net_state.mapped_connections).note(call.sock().inode(), Carrier::Tcp(reason));
 }
 
-/// Counts the reason for TCP, and sends TCP's SYN in place of ESP's.
+/// Counts the reason why TCP carries the connection, and sends TCP's SYN in place of ESP's.
 fn switch<M: Mapped>(call: &StreamCall<'_, M>, attempt: &mut Attempt, reason: Statistic) {
     note_tcp(call, reason);
     match call.connect(attempt.name(), true) {
@@ -505,8 +508,8 @@ fn give_up_asking<M: Mapped>(
     let record = &companion.record;
     let sock = companion.sock();
     NetState::of(sock.net()).mapped_askers.leave(sock);
-    // This makes calls of other threads wait for the decision, which stays locked until TCP's
-    // `connect` has run. Before that, they would find a socket that is not connecting.
+    // With this flag, calls of other threads wait for the decision, which stays locked until TCP's
+    // `connect` has run. Without it, they would see a socket that is not connecting.
     sock.shared().asking.note_news();
     match (failure, &mut *attempt) {
         (Failure::Tcp(reason), Some(attempt)) => switch(call, attempt, reason),

@@ -91,8 +91,8 @@ impl Streams for Mapped {
         let result = match call.companion() {
             None => call.connect(address, nonblocking),
             Some(companion) => {
-                // `is_taken` must be called after `decide`, which locks the decision. Before that,
-                // TCP's SYN may still replace ESP's.
+                // The decision (the choice of the protocol) is locked before the phase is read.
+                // Otherwise, TCP's SYN could replace ESP's in between.
                 let mut attempt = companion.record.decide();
                 if is_taken(companion) {
                     disconnect(call, companion, &mut attempt)

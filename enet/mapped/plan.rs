@@ -96,14 +96,14 @@ pub(super) enum Course {
 pub(super) struct Query {
     to: Address,
     nonce: Nonce,
-    /// The IP addresses of the host and of this host, which ESP's SYN will state. `None` if the
-    /// host has been told this host's Ethernet address.
+    /// The peer's and this host's IP addresses, as ESP's SYN will state them. `None` if this host
+    /// has already announced its Ethernet address to the peer.
     names: Option<(IpAddr, IpAddr)>,
 }
 
 impl Query {
-    /// Sends the query. If necessary, first tells the host which Ethernet address this host has,
-    /// because with IPv6 the host may know this host only by another address.
+    /// Sends the query. If `names` is set, first announces this host's Ethernet address to the
+    /// peer. With IPv6, the peer may know this host only by another IP address.
     pub(super) fn send(self, net_state: &NetState, net: &Net) {
         let section = rcu::Read::enter();
         if let Some(device) = Device::find(net, self.to.ifindex, &section) {

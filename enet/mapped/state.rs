@@ -40,8 +40,8 @@ pub(super) enum Phase {
 /// Number of bytes of the longest address that is stored: `struct sockaddr_in6`.
 const NAME_MAX: usize = 28;
 
-/// The times at which an attempt to connect stops waiting, in nanoseconds. Each is 0 until the
-/// attempt begins that wait.
+/// The times, in nanoseconds, at which the waits of an attempt to connect end; 0 for a wait that
+/// has not begun.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Deadlines {
     /// The end of the wait for the host's Ethernet address.

@@ -35,8 +35,8 @@ const READY: usize = 1;
 /// sooner, and retransmit SYNs that were dropped.
 const GRACE: u64 = 10_000_000;
 
-/// The time after a cookie, in nanoseconds, during which [`GRACE`] is not required because the
-/// flood is assumed to continue.
+/// For this time after a cookie, in nanoseconds, further cookies are sent without waiting for
+/// [`GRACE`]: the flood is assumed to continue.
 const ALERT: u64 = 1_000_000_000;
 
 /// The treatment of a SYN.
@@ -142,8 +142,8 @@ impl<P: Offspring> Queue<P> {
         self.listener.is_some() && self.has_room() && children < self.limit.saturating_mul(2)
     }
 
-    /// Stores that a half-open child leaves its list. So half-open children no longer fill the
-    /// backlog.
+    /// Counts a half-open child that leaves its list. This leaves room in the backlog, so
+    /// `full_since` is cleared.
     fn leave_half_open(&mut self) {
         self.half_open = self.half_open.saturating_sub(1);
         self.full_since = None;

@@ -211,7 +211,7 @@ impl<P: Scheduled> AckQueue<P> {
 /// A connection's entry in its device's ACK queue.
 pub(super) struct QueueEntry<P: Scheduled> {
     queue: Shared<P>,
-    /// The last change of the settings of which the engine was informed.
+    /// The last change of the settings that was passed to the engine.
     seen: Seen,
     /// Whether the queue counts this connection among those with an incoming transmission.
     counted: bool,
@@ -394,7 +394,8 @@ pub(crate) struct AckQueues<P: Scheduled> {
 }
 
 impl<P: Scheduled> AckQueues<P> {
-    /// Creates an empty set. Connections read `live` and count events in `statistics`.
+    /// Creates an empty set. Its connections read the settings in `live`, and count events in
+    /// `statistics`.
     ///
     /// # Errors
     ///

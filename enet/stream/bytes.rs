@@ -647,7 +647,8 @@ pub(super) fn acknowledge(guard: &mut Guard<'_, Esp>, sleeping: bool) {
 /// Releases the acknowledgements that [`acknowledge`] has found.
 #[inline(never)]
 fn acknowledge_now(guard: &mut Guard<'_, Esp>, sleeping: bool) {
-    // With the backlog processed, the acknowledgement covers packets that arrived during the copy.
+    // The backlog is processed first, so that the acknowledgement covers packets that arrived
+    // during the copy.
     guard.flush_backlog();
     let mut esp = guard.locked();
     let Some((sock, connection)) = parts(&mut esp) else {

@@ -87,7 +87,7 @@ pub(super) fn deliver(
 }
 
 /// Delivers like [`deliver`], but for a connection with records.
-// Out of line, so that streams only pay for a branch.
+// The function is out of line, so that streams only pay for a branch.
 #[cold]
 #[inline(never)]
 fn deliver_record(

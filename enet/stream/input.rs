@@ -168,8 +168,9 @@ fn pass_to(
     }
 }
 
-/// Handles a packet that exceeds the least limit of the backlog while a task owns `sock`. Queues
-/// the packet for the task if the peer may have been allowed to send it.
+/// Handles a packet that would exceed the lower bound of the backlog's limit, while a task owns
+/// `sock`. Computes the exact limit, which has room for every packet that the peer was allowed to
+/// send. Queues the packet for the task, or drops it if it exceeds this limit, too.
 #[cold]
 #[inline(never)]
 fn keep_promise(guard: &mut BhGuard<'_, Esp>, sock: &Sock<Esp>, skb: Skb, packets: Packets) {
@@ -376,8 +377,8 @@ fn carry_out(
     apply_outcome(esp, outcome, now)
 }
 
-/// Returns whether a packet lacks a required checksum, or has a checksum too late. A checksum is
-/// too late once this end has sent packets without room for a checksum, because their
+/// Returns whether a packet lacks a required checksum, or has the connection's first checksum too
+/// late. That is too late once this end has sent packets without room for a checksum, because their
 /// retransmissions would have no room, either. A SYN needs no checksum because its sender cannot
 /// know yet that this end uses checksums.
 #[cold]
@@ -394,8 +395,8 @@ fn lacks_sum(connection: &mut Connection, skb: &Skb, header: &Header) -> bool {
 }
 
 /// Returns whether the SYN in `skb` may cross the SYN of `connection`: both SYNs stand for the same
-/// TCP connection, or both for none. Otherwise, a client that connects from the port of a TCP
-/// server would get the server's clients.
+/// TCP connection, or neither stands for one. Otherwise, a client that connects from the port of a
+/// TCP server would get the server's clients.
 #[cold]
 #[inline(never)]
 fn crosses(connection: &Connection, skb: &Skb) -> bool {
@@ -660,8 +661,8 @@ fn take_answer(
 }
 
 /// If a packet is the first answer to a cookie, returns the SYN that the cookie answered, and the
-/// cookie's mark. If no answer is `expected`, no packet counts as one. A packet that belongs to no
-/// connection is answered with a reset.
+/// cookie's mark. If `expected` is false, no packet counts as such an answer. A packet that belongs
+/// to no connection is answered with a reset.
 fn answered_syn(
     listener: &Sock<Esp>,
     skb: &Skb,
@@ -744,8 +745,8 @@ fn spawn(
         }));
     }
     outcome::set_state(sock, TcpState::SynRecv);
-    // The device's properties are read only here, because the connection is informed of changes
-    // from now on.
+    // The device's properties are not read before this point: only from here on is the connection
+    // informed of changes.
     esp.state.begin(sock, engine, device, waiting);
     if let Some(connection) = esp.state.connection() {
         connection.life.set_parent(Parent::new(queue.clone()));

@@ -13,7 +13,7 @@ use crate::{
     net::skb::{Buffer, Skb},
 };
 
-/// Passes the missing packets that a retransmission request names to the engine, which then
+/// Tells the engine which missing packets a retransmission request names. The engine then
 /// retransmits them.
 #[cold]
 #[inline(never)]

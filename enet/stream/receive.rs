@@ -87,7 +87,7 @@ impl Unread {
         self.awaited.load(Relaxed) & FALL_ASLEEP != 0
     }
 
-    /// Updates the reader's actions for which the engine holds back acknowledgements. Returns
+    /// Stores for which of the reader's actions the engine holds back acknowledgements. Returns
     /// `true` if an acknowledgement begins to wait until the reader makes room.
     #[inline]
     pub(super) fn note_awaited(&self, engine: &Connection) -> bool {
@@ -166,7 +166,7 @@ impl Promise {
         let kept = u32::from(room.kept(self.granted.load(Relaxed))).saturating_mul(room.packet);
         let mut most = limit.saturating_add(kept);
         if sock.keeps_records() {
-            // An arriving record has room of its own.
+            // Besides the receive queue, an arriving record has room of its own.
             most = most.saturating_add(records::largest_record(limit));
         }
         most.saturating_mul(2).saturating_add(sock.send_limit())

@@ -266,8 +266,8 @@ impl Connection {
         }
     }
 
-    /// Prepares a packet that is not in the write queue: returns its `header`, marked if the
-    /// connection uses checksums, and the mask of its checksum.
+    /// Prepares a packet that is not in the write queue: returns its `header`, which announces a
+    /// checksum if the connection uses checksums, and the mask of this checksum.
     #[inline]
     pub(super) fn sums(&self, header: esp::Header) -> (esp::Header, u32) {
         let with_checksum = self.sending.has_checksum();
@@ -370,10 +370,10 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// Makes `sock`, which has this state, a connection with its `engine`, through `device`, whose
-    /// ACK queue is `queue`.
-    // Out of line: the new connection takes over a kilobyte of stack until it is in its place, and
-    // callers go on to send packets.
+    /// Turns `sock`, whose state this is, into a connection through `device`. `engine` is the
+    /// connection's engine, and `queue` the ACK queue of `device`.
+    // The function is out of line, because the new connection takes over a kilobyte of stack until
+    // it is stored. Inlined, it would still take this stack while the caller sends packets.
     #[inline(never)]
     pub(super) fn begin(
         &mut self,

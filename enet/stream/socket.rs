@@ -243,8 +243,8 @@ impl Esp {
         let now = timer::now();
         engine.use_nonce(random::u32());
         engine.connect(Seq(random::u16()), now);
-        // The device's properties are read only here, because the connection is informed of changes
-        // from now on.
+        // The device's properties are not read before this point: only from here on is the
+        // connection informed of changes.
         esp.state.begin(sock, engine, device, queue);
         if let Some(connection) = esp.state.connection() {
             connection.mapped = mapped;
@@ -347,8 +347,8 @@ pub(crate) fn listen_as_companion(call: &Call<'_, Esp>, backlog: u32) -> Result 
     })
 }
 
-/// Makes the socket a listener. `list` sets the socket's state, and adds the socket to a table in
-/// which packets find it. If the socket is a listener already, only the backlog is changed.
+/// Turns the socket into a listener. `list` sets the socket's state, and adds the socket to a table
+/// in which packets find it. If the socket is a listener already, only the backlog is changed.
 ///
 /// # Errors
 ///

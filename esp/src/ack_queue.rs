@@ -16,9 +16,9 @@
 //! Of `n` senders that have announced a transmission, `n - 1` wait and one sends. If that sender
 //! fell silent, the others would wait for ever. So the next connection gets a turn anyway in two
 //! cases: during the last [`IDLE`] no packet has arrived at the device, or during the last [`HOLD`]
-//! no connection has left the lists. The connections that had the turn until then become *overdue*:
-//! the queue does not wait for them, and counts them again once they ask for a turn. So a silent
-//! sender delays the others once, and not with every acknowledgement.
+//! no connection has left the lists. The connections whose turns this ends become *overdue*: the
+//! queue does not wait for them, and counts them again once they ask for a turn. So a silent sender
+//! delays the others once, and not with every acknowledgement.
 //!
 //! # Who is next
 //!
@@ -757,7 +757,7 @@ impl AckQueue {
         (self.waiting > 0).then(|| self.turn_limit())
     }
 
-    /// Sets the speed of the device's link, Mbit/s; 0 if unknown.
+    /// Sets the speed of the device's link, in Mbit/s; 0 if unknown.
     pub fn set_link(&mut self, megabits: u32) {
         self.budget.link = link_rate(megabits);
     }

@@ -22,8 +22,8 @@
 //!   sender of the RST no longer knows the connection ([`reset_for`](super::reset_for)), but may
 //!   have received everything before it forgot the connection. This is possible if we have
 //!   retransmitted or probed since our FIN was first sent. It is also possible if the RST answers
-//!   the FIN, which may have been duplicated, and no earlier packet: a host without our data would
-//!   have answered the data instead.
+//!   the FIN, or a duplicate of it, and no earlier packet: a host without our data would have
+//!   answered the data instead.
 //! * A packet whose acknowledgement number is out of bounds is dropped with its data. If such a
 //!   packet arrives instead of the answer to our SYN, it belongs to a connection that our side has
 //!   forgotten. As in TCP (RFC 9293, 3.10.7.3), it is then answered with RST.

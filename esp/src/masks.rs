@@ -115,8 +115,8 @@ impl Masks {
     }
 }
 
-/// How often one direction's numbers have wrapped, at a reference number that only advances. The
-/// count is the upper half of a 32-bit number whose lower half is a [`Seq`].
+/// How often one direction's numbers have wrapped when they reach a reference number, which only
+/// advances. The count is the upper half of a 32-bit number whose lower half is a [`Seq`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Wrapped(u16);
 

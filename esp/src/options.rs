@@ -169,7 +169,8 @@ pub struct Options {
     pub largest_grant: u8,
     /// The ends of a mapped connection; in a SYN only.
     pub mapped: Option<Mapped>,
-    /// The longest record that the sender accepts, bytes; `None` if the connection has no records.
+    /// The longest record that the sender accepts, in bytes; `None` if the connection has no
+    /// records.
     pub records: Option<u32>,
     /// Whether the sender accepts skips: see [`Header::is_skip`](super::Header::is_skip).
     pub takes_skips: bool,
@@ -179,8 +180,8 @@ pub struct Options {
     /// Whether the sender's announcements are short while it may send no packets directly after
     /// them.
     pub announces_short: bool,
-    /// Whether many connections send to this host, so that announcements to it are short until it
-    /// grants more.
+    /// Whether many connections send to the sender's host, so that announcements to it are short
+    /// until it grants more.
     pub crowded: bool,
     /// The sender's nonce for checksum masks.
     pub nonce: Option<u32>,

@@ -159,8 +159,8 @@ pub(super) struct Receiver {
     congested: bool,
     /// Number of packets taken since the last acknowledgement that used a turn.
     since_ack: u16,
-    /// Number of packets of the transmission taken before the last acknowledgement that used a
-    /// turn.
+    /// Number of the transmission's packets that were taken before the last acknowledgement that
+    /// used a turn.
     before_ack: u16,
     due: Due,
     turn: Turn,

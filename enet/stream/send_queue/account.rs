@@ -45,7 +45,7 @@ pub(in crate::stream) fn has_room(sock: &RawSock) -> bool {
     sock.write_queued().load(Relaxed) < sock.send_limit()
 }
 
-/// Charges memory that joins the write queue to the send buffer.
+/// Charges the send buffer for memory that joins the write queue.
 #[inline]
 pub(super) fn charge(sock: &RawSock, bytes: u32) {
     let queued = sock.write_queued();

@@ -115,7 +115,8 @@ pub(crate) struct Sending {
     stamped: bool,
     /// Headroom, in bytes, that the device needed when a packet was last sent.
     headroom: usize,
-    /// Number of packets that the device accepted at once when a packet was last sent.
+    /// Maximum number of packets in one buffer that the device accepted when a packet was last
+    /// sent.
     most_packets: u16,
     /// The processor that packets name as the sender's, which affects the choice of the transmit
     /// queue. The processor changes only while nothing is unacknowledged, since packets in a
@@ -148,7 +149,7 @@ impl Sending {
         self.processor
     }
 
-    /// Stores how much headroom `device` needs, and how many packets it accepts at once.
+    /// Stores how much headroom `device` needs, and how many packets it accepts in one buffer.
     #[inline]
     pub(super) fn note_device(&mut self, device: &Device) {
         self.headroom = device.headroom();
@@ -435,8 +436,8 @@ impl Sending {
         // If a device, or a receiver on this host, still holds an earlier transmission, the kernel
         // copies the data for this clone.
         //
-        // A single branch finds that a packet has neither checksum nor timestamp. Most packets have
-        // neither.
+        // Most packets have neither checksum nor timestamp. The bitwise operators test this with a
+        // single branch.
         #[allow(clippy::needless_bitwise_bool)]
         let is_plain = clones & !self.with_checksum & !self.stamped;
         if is_plain {

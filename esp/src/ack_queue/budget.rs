@@ -50,7 +50,7 @@ const FAST: Nanos = 50 * MICROSECOND;
 const SLOW: Nanos = 300 * MICROSECOND;
 const FEWEST: u32 = 16;
 
-/// Upper bound for the size of a port's buffer, bytes.
+/// Upper bound for the size of a port's buffer, in bytes.
 const LARGEST: u64 = 1_200_000;
 
 /// After a loss, the budget's ceiling rises slowly for this many spans.
@@ -142,9 +142,10 @@ pub(super) struct Budget {
     full_spans: u8,
     /// The shortest recent round trip of any connection.
     round_trip: Nanos,
-    /// The port's rate, bytes in 2^16 ns.
+    /// The port's rate, in bytes per 2^16 ns.
     rate: u32,
-    /// The link's rate, an upper bound of the port's rate, bytes in 2^16 ns; 0 if unknown.
+    /// The link's rate, in bytes per 2^16 ns; 0 if unknown. It is an upper bound of the port's
+    /// rate.
     pub(super) link: u32,
     /// Number of bytes that the largest packet takes on the wire.
     packet: u32,

@@ -18,8 +18,8 @@
 //! * Once a grant differed from the sender's own parameters, each empty acknowledgement that opens
 //!   a window repeats the grant. So the loss of one of these acknowledgements does no harm. A
 //!   sender whose SYN did not announce support for grants gets no grants.
-//! * When the receiver's parameters become fixed, the receiver grants the sender the sender's own
-//!   parameters in the same way. Otherwise the sender would keep its last window for ever.
+//! * When the receiver's parameters become fixed, its grants carry the sender's own parameters, and
+//!   are repeated in the same way. Otherwise the sender would keep its last window for ever.
 
 use super::super::ack_queue::{least_time, on_wire, RateSample};
 use super::super::config::{Config, LARGEST_WINDOW};
@@ -162,7 +162,7 @@ struct PaceSample {
     first: Nanos,
     /// Number of packets that are still to arrive; 0 before the first packet.
     left: u16,
-    /// Payload of the packets that arrived, bytes.
+    /// Payload of the packets that arrived, in bytes.
     payload: u32,
 }
 
@@ -202,7 +202,8 @@ pub(super) struct Grants {
     floor: Floor,
     /// The shortest recent time between two packets.
     pace: Option<Nanos>,
-    /// The link's rate, an upper bound of all other rates, bytes in 2^16 ns; 0 if unknown.
+    /// The link's rate, in bytes per 2^16 ns; 0 if unknown. It is an upper bound of all other
+    /// rates.
     link: u32,
     /// The current measurement of `pace`.
     pace_sample: PaceSample,
@@ -274,7 +275,7 @@ impl Grants {
         Some(packets.saturating_mul(self.packet))
     }
 
-    /// Sets the link's rate, bytes in 2^16 ns; 0 if unknown.
+    /// Sets the link's rate, in bytes per 2^16 ns; 0 if unknown.
     #[inline]
     pub(super) fn set_link(&mut self, rate: u32) {
         self.link = rate;
