@@ -35,9 +35,9 @@ pub const REFRESH_AFTER: u64 = ANSWER_LIFETIME / 2;
 /// in nanoseconds.
 pub const SILENCE_BACKOFF: u64 = 10 * SECOND;
 
-/// After a connection has waited in vain for a peer's answer, connections to this peer are opened
-/// without a wait during this time, in nanoseconds. The time doubles with each further wait in
-/// vain, up to [`REST_MAX`].
+/// After a connection has waited in vain for a peer's answer, the next wait for this peer begins at
+/// least this time later, in nanoseconds. Connections that are opened sooner do not wait. The time
+/// doubles with each further wait in vain, up to [`REST_MAX`].
 pub const REST: u64 = 60 * SECOND;
 /// The upper bound of [`REST`], in nanoseconds.
 pub const REST_MAX: u64 = 16 * REST;

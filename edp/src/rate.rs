@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The rate limit of answers to queries: at most [`BURST`] answers at once, and in the long run one
-//! answer per [`INTERVAL`]. The kernel limits ICMP in the same way.
+//! The rate limit of answers to queries: at most [`BURST`] answers in a burst, and in the long run
+//! one answer per [`INTERVAL`]. The kernel limits ICMP in the same way.
 //!
 //! The generic cell rate algorithm needs one number: the time at which the next answer would be due
 //! if answers were sent at exactly this rate. This time may be later than the present, but by no
@@ -10,7 +10,7 @@
 /// Nanoseconds between two answers at the steady rate of 1000 answers per second.
 pub const INTERVAL: u64 = 1_000_000;
 
-/// Maximum number of answers that may be sent at once.
+/// Maximum number of answers that may be sent in a burst, without pauses.
 pub const BURST: u64 = 50;
 
 /// Decides whether an answer may be sent at `now`. `due` is 0 for the first answer, and then the

@@ -42,8 +42,8 @@ pub(super) fn send(sock: &Sock<Edp>, msg: &mut Message<'_>, len: usize) -> Resul
         HEADER_LEN + checksum_len(with_checksum),
         nonblocking,
     )?;
-    // If the call fails, the number of its completion notification is used again. The socket stays
-    // locked meanwhile, so that no other call takes the next number first.
+    // The socket stays locked while the datagram is built and sent. If that fails, the number of
+    // the completion notification is used again, so no other call may take the next number first.
     let _guard = sock.lock();
     msg.begin_in_place(sock, len, None)?;
     let result = datagram.fill(sock, skb, msg).and_then(|mut skb| {

@@ -28,12 +28,12 @@ use core::{
 /// Base-2 logarithm of the number of buckets in the list.
 const BITS: u32 = 6;
 
-/// Maximum number of companions in the list.
+/// Maximum number of sockets in the list.
 const MOST: u32 = 1024;
 
-/// The event that a companion waits for. The list finds companions by a key of the event. Different
-/// hosts can have the same key, because the key lacks the device and shortens IPv6 addresses. So a
-/// call that is woken must check whether the event concerns its host.
+/// The event that a socket waits for before it sends a SYN. The list finds sockets by a key of the
+/// event. Different hosts can have the same key, because the key lacks the device and shortens IPv6
+/// addresses. So a call that is woken must check whether the event concerns its host.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Awaited {
     /// The answer of the host with this Ethernet address.
@@ -60,7 +60,7 @@ fn hash(key: u64) -> u32 {
     (key >> 32) as u32 ^ key as u32
 }
 
-/// The waiting companions of a namespace.
+/// The sockets of a namespace that wait before they send a SYN.
 pub(crate) struct Askers {
     sockets: Table<Esp, LookupLink>,
     count: AtomicU32,
@@ -79,8 +79,8 @@ impl Askers {
         })
     }
 
-    /// Lists a companion, or changes the event that it waits for. Returns whether the list has
-    /// changed. If so, the caller must then check whether the event has already occurred.
+    /// Lists `sock`, or changes the event that it waits for. Returns whether the list has changed.
+    /// If so, the caller must then check whether the event has already occurred.
     ///
     /// # Errors
     ///
@@ -100,13 +100,13 @@ impl Askers {
         self.count.fetch_add(1, Relaxed);
         asking.set_key(key);
         drop(guard);
-        // Pairs with the fence in `wake`: either `wake` sees the companion, or the caller sees the
-        // event.
+        // Pairs with the fence in `wake`: either `wake` sees the socket in the list, or the caller
+        // sees the event.
         fence(SeqCst);
         Ok(true)
     }
 
-    /// Removes a companion, if it is listed, and disarms its timer.
+    /// Removes `sock`, if it is listed, and disarms its timer.
     pub(crate) fn leave(&self, sock: &Sock<Esp>) {
         let guard = self.sockets.lock();
         if self.remove(&guard, sock) {
@@ -127,9 +127,8 @@ impl Askers {
         true
     }
 
-    /// Removes a companion whose wait has timed out, and wakes its calls. Otherwise a companion
-    /// without a running call would stay in the list. A call that must wait further lists the
-    /// companion again.
+    /// Removes a socket whose wait has timed out, and wakes its calls. Otherwise a socket on which
+    /// no call runs would stay in the list. A call that must wait further lists the socket again.
     pub(crate) fn expire(&self, sock: &Sock<Esp>) {
         self.remove(&self.sockets.lock(), sock);
         tell(sock);

@@ -146,7 +146,8 @@ fn attempt<M: Mapped>(
     let record = &companion.record;
     let sock = companion.sock();
     if sock.shared().front.is_some() {
-        // The socket has listened before, so its companion cannot open a connection.
+        // The socket has listened before. So its companion, the ESP socket of the descriptor,
+        // cannot open a connection.
         return Err(Failure::Tcp(Statistic::MappedTcpOption));
     }
     NetState::of(sock.net()).sysctl.limit_buffers(sock);
@@ -196,7 +197,8 @@ fn open<'a, M: Mapped>(
     }
     drop(guard);
     // The phase is set first, because the peer's answer may wake calls before `Esp::connect`
-    // returns. In this phase, woken calls wait until the decision is unlocked.
+    // returns. In this phase, woken calls wait for the lock that this call holds, on the choice of
+    // the protocol.
     let before = companion.record.phase();
     companion.record.set_phase(Phase::Connecting);
     match Esp::connect(&call.on(companion), &plan.to.emit(), true) {
@@ -242,9 +244,9 @@ fn ask<'a, M: Mapped>(
     look(call, companion, attempt)
 }
 
-/// Lists the companion for the event that `wait` names, and sends `query`. If this event is the
-/// resolution of the host's Ethernet address, also starts the resolution. Returns `false` if the
-/// companion was already listed for this event.
+/// Lists the ESP socket of `companion` for the event that `wait` names, and sends `query`. If this
+/// event is the resolution of the host's Ethernet address, also starts the resolution. Returns
+/// `false` if the socket was already listed for this event.
 fn attend<M: Mapped>(
     companion: &Companion<M>,
     wait: &Wait,
@@ -280,7 +282,7 @@ fn look<'a, M: Mapped>(
         let result = match course {
             Ok(Course::Wait(wait)) => {
                 if attend(companion, &wait, query.take())? {
-                    // The event may have occurred before the companion was listed for it.
+                    // The event may have occurred before the socket was listed for it.
                     continue;
                 }
                 Ok(())
@@ -508,8 +510,8 @@ fn give_up_asking<M: Mapped>(
     let record = &companion.record;
     let sock = companion.sock();
     NetState::of(sock.net()).mapped_askers.leave(sock);
-    // With this flag, calls of other threads wait for the decision, which stays locked until TCP's
-    // `connect` has run. Without it, they would see a socket that is not connecting.
+    // With this flag, calls of other threads wait until the choice of the protocol is unlocked,
+    // after TCP's `connect` has run. Without it, they would see a socket that is not connecting.
     sock.shared().asking.note_news();
     match (failure, &mut *attempt) {
         (Failure::Tcp(reason), Some(attempt)) => switch(call, attempt, reason),
@@ -536,7 +538,7 @@ pub(super) fn settle<M: Mapped>(call: &StreamCall<'_, M>, companion: &Companion<
     }
 }
 
-/// Like [`settle`], but with the decision locked.
+/// Like [`settle`], but the caller has locked the choice of the protocol.
 pub(super) fn end_fallback<M: Mapped>(
     call: &StreamCall<'_, M>,
     record: &Record,
@@ -583,7 +585,8 @@ pub(super) fn give_up<M: Mapped>(
     if phase == Phase::Asking {
         // As in TCP while its SYN is in flight, a call that waits gets the error.
         let sock = companion.sock();
-        // A call that the error wakes examines the attempt, and so waits for the decision.
+        // The error below wakes calls. With this flag they examine the attempt, and so wait until
+        // the choice of the protocol is unlocked.
         sock.shared().asking.note_news();
         call.report_error(ECONNRESET);
         NetState::of(sock.net()).mapped_askers.leave(sock);

@@ -54,8 +54,8 @@ static TABLES: Tables<Mapped> = Tables::new();
 type Call<'a> = StreamCall<'a, Mapped>;
 
 /// Returns the scope of a link-local address: the device of the companion's connection. Without a
-/// connection, as in TCP, this is the device that the program passed to `connect` or, if there is
-/// none, bound its socket to.
+/// connection, the scope is, as in TCP, the device that the program passed to `connect`. If it
+/// passed none, the scope is the device to which the socket is bound.
 fn scope(call: &Call<'_>, companion: &Companion<Mapped>) -> u32 {
     let device = tie(companion.sock());
     if device != 0 {
@@ -115,8 +115,8 @@ impl Streams for Mapped {
 
     fn listen(call: &Call<'_>, backlog: u32) -> Result {
         {
-            // No attempt to connect begins while the decision is locked. A later attempt fails
-            // because TCP listens.
+            // While the choice of the protocol is locked, no attempt to connect begins. A later
+            // attempt fails because TCP listens.
             let companion = call.companion();
             let _decision = companion.map(|companion| companion.record.decide());
             if companion.is_some_and(is_taken) {
@@ -138,7 +138,7 @@ impl Streams for Mapped {
                 record: Record::new(false)?,
             })
         });
-        // If there is no memory for a companion, only TCP listens.
+        // If there is no memory for the ESP companion, only TCP listens.
         let Ok(companion) = made else {
             return Ok(());
         };
@@ -150,8 +150,8 @@ impl Streams for Mapped {
         }
         // If the companion was created for an attempt to connect, or for a listener at a different
         // address, only TCP listens. Neither protocol listens if a `shutdown` ended TCP's listener
-        // before the companion existed. A later `shutdown` waits for the decision, and stops the
-        // companion.
+        // before the companion existed. A later `shutdown` waits for the lock that this call holds,
+        // and stops the companion.
         let own = call.own_end();
         let front = companion.sock().shared().front.as_ref();
         if front.is_none_or(|front| front.own != own)
@@ -315,8 +315,8 @@ impl Streams for Mapped {
         if companion.record.phase() != Phase::Listening || is_listener(call) {
             return;
         }
-        // The check is repeated with the decision locked because `listen` may have been called
-        // again.
+        // The check is repeated with the choice of the protocol locked, because `listen` may have
+        // been called again.
         let _decision = companion.record.decide();
         if companion.record.phase() == Phase::Listening && !is_listener(call) {
             socket::stop_as_companion(companion.sock());
@@ -358,13 +358,14 @@ fn disconnect<'a>(
     let asked = companion.record.phase() == Phase::Asking;
     let result = Esp::connect(&call.on(companion), &NOTHING, true);
     if asked {
-        // A call that the error wakes examines the attempt, and so waits for the decision.
+        // The error below wakes calls. With this flag they examine the attempt, and so wait until
+        // the choice of the protocol is unlocked.
         companion.sock().shared().asking.note_news();
         // A TCP socket whose SYN is in flight reports the same error if it is disconnected.
         call.report_error(ECONNRESET);
     }
-    // `set_served` comes first because calls read the phase without locking the decision. A call
-    // that reads the new phase must find that TCP serves the socket.
+    // `set_served` is called before `set_phase`, because other calls read the phase without a lock.
+    // A call that reads the new phase must find that TCP serves the socket.
     call.set_served(false);
     connect::release_port(call, attempt);
     companion.record.set_phase(Phase::Tcp);

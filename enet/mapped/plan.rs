@@ -301,8 +301,8 @@ impl Candidate {
 
 /// Returns the device that leads to a link-local destination, or 0 for any other destination.
 /// `scope` is the device that the program passed, and `bound` the one to which its socket is bound.
-/// Returns `None` if TCP would refuse the destination or take it for this host itself, if there is
-/// no device, or if the two devices differ.
+/// Returns `None` if there is no device, or if the two devices differ. Also returns `None` if TCP
+/// would refuse the destination, or would take it for this host itself.
 fn scope_of(to: IpAddr, scope: u32, bound: u32) -> Option<u32> {
     let IpAddr::V6(to) = to else {
         return Some(0);

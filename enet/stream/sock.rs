@@ -53,23 +53,23 @@ pub(crate) struct Shared {
     pub(crate) asking: Asking,
 }
 
-/// The state of a companion's wait before it sends a SYN.
+/// The state of a wait before the SYN. A companion, the ESP socket of a TCP socket's descriptor,
+/// may have to wait before it sends its SYN.
 #[derive(Default)]
 pub(crate) struct Asking {
-    /// The key under which the companion is listed while it waits; 0 if it does not wait.
+    /// The key under which the socket is listed while it waits; 0 if it does not wait.
     key: AtomicU64,
     /// Whether an event has occurred since a call last examined the attempt to connect.
     news: AtomicBool,
 }
 
 impl Asking {
-    /// Returns the companion's key in the list of waiting companions, or 0 if the companion does
-    /// not wait.
+    /// Returns the socket's key in the list of waiting sockets, or 0 if the socket does not wait.
     pub(crate) fn key(&self) -> u64 {
         self.key.load(Relaxed)
     }
 
-    /// Sets the companion's key in the list of waiting companions. The caller has locked the list.
+    /// Sets the socket's key in the list of waiting sockets. The caller has locked the list.
     pub(crate) fn set_key(&self, key: u64) {
         self.key.store(key, Relaxed);
     }
@@ -91,7 +91,8 @@ impl Asking {
     }
 }
 
-/// Wakes the calls that wait for the companion `sock`, so that they examine the attempt to connect.
+/// Wakes the calls that wait for `sock` before it sends its SYN, so that they examine the attempt
+/// to connect.
 pub(crate) fn tell(sock: &Sock<Esp>) {
     let asking = &sock.shared().asking;
     asking.note_news();
@@ -100,7 +101,7 @@ pub(crate) fn tell(sock: &Sock<Esp>) {
     sock.signal_error();
 }
 
-/// A TCP listener whose companion accepts mapped connections in its place.
+/// The TCP listener on whose behalf an ESP socket accepts mapped connections.
 pub(crate) struct FrontListener {
     /// The address that the listener is bound to.
     pub(crate) own: InternetEnd,
@@ -135,8 +136,8 @@ pub(super) enum Deferred {
 }
 
 impl Shared {
-    /// Creates the part of a companion that is accessed without the lock. The companion listens on
-    /// behalf of `front`.
+    /// Creates the part that is accessed without the lock, for an ESP socket that listens on behalf
+    /// of the TCP listener `front`.
     pub(crate) fn of_companion(front: FrontListener) -> Self {
         Shared {
             binding: Binding::fixed(front.own.port, INTERFACE_ANY),
@@ -444,8 +445,8 @@ pub(super) fn serve_by_timer(esp: &mut LockedEsp<'_>, due: Due, now: u64) {
 /// VRF, too, and use a device in the VRF.
 pub(crate) fn tie(sock: &Sock<Esp>) -> u32 {
     let shared = sock.shared();
-    // Like TCP's listener, a companion is tied to no device, so it continues to listen if one is
-    // removed.
+    // This socket listens on behalf of a TCP listener. Like that, it is tied to no device, so it
+    // continues to listen if a device is removed.
     if shared.front.is_some() {
         return INTERFACE_ANY;
     }

@@ -67,7 +67,8 @@ impl Protocol for Esp {
     fn timer(esp: &mut LockedEsp<'_>, _softirq: Softirq<'_>) {
         let sock = esp.sock();
         if sock.shared().asking.key() != 0 {
-            // This is a companion, and its wait before its SYN has timed out.
+            // This socket connects on behalf of a TCP socket, and its wait before its SYN has timed
+            // out.
             return NetState::of(sock.net()).mapped_askers.expire(sock);
         }
         let Some((_, connection)) = parts(esp) else {
@@ -336,8 +337,8 @@ fn is_connected(state: u8) -> bool {
     state != TcpState::Close as u8 && state != TcpState::Listen as u8 && !is_connecting(state)
 }
 
-/// Makes the socket of `call`, which the caller created as a companion, listen on behalf of a TCP
-/// socket.
+/// Makes the socket of `call` listen on behalf of a TCP socket. The caller has created it for this
+/// purpose.
 pub(crate) fn listen_as_companion(call: &Call<'_, Esp>, backlog: u32) -> Result {
     let front = call.sock().shared().front.as_ref().ok_or(EINVAL)?;
     start_listening(call, backlog, |sock| {

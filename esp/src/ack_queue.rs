@@ -257,8 +257,8 @@ impl Demand {
     }
 
     /// Returns whether the caller has to call [`AckQueue::schedule`]. The call is needed if the
-    /// demand is for a turn, or if the queue would start or stop counting the connection (`counted`
-    /// is set if the queue counts it now). The call is also needed while any connection of the
+    /// demand is for a turn, or if the queue would start or stop counting the connection. `counted`
+    /// is set if the queue counts it now. The call is also needed while any connection of the
     /// device waits for its turn (`waits`), because each packet may make room in the budget.
     #[inline]
     pub fn needs_schedule(self, counted: bool, waits: bool) -> bool {

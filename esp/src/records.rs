@@ -24,11 +24,11 @@ use super::seq::Seq;
 use super::state::Failure;
 use super::wire::flags;
 
-/// Lower bound of the longest record that a host accepts, bytes: every host accepts records of this
-/// length. A smaller value in a peer's option is raised to this.
+/// Lower bound, in bytes, of the longest record that a host accepts: every host accepts records of
+/// this length. A smaller value in a peer's option is raised to this.
 pub const LEAST_RECORD: u32 = 65_536;
 
-/// Upper bound of the longest record that a host advertises, bytes.
+/// Upper bound, in bytes, of the longest record that a host advertises.
 const MOST_RECORD: u32 = 1 << 30;
 
 /// Returns the longest record that a host with a receive buffer of `limit` bytes accepts.
@@ -39,9 +39,9 @@ pub fn largest_record(limit: u32) -> u32 {
 /// The record state of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Records {
-    /// The longest record that this end accepts, bytes.
+    /// The longest record that this end accepts, in bytes.
     own: u32,
-    /// The longest record that the peer accepts, bytes.
+    /// The longest record that the peer accepts, in bytes.
     peer: u32,
     /// Whether a record has begun to arrive and has not ended.
     open: bool,

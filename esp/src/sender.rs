@@ -17,13 +17,13 @@
 //!
 //! Choices beyond Reinhardt 2006 and Treydte 2007:
 //!
-//! * The first transmission of a packet decides its flags: TXS if no transmission is open, TXF if
-//!   nothing is queued behind it. A retransmission repeats these flags, because the receiver
+//! * A packet gets its flags when it is first sent: TXS if no transmission is open, TXF if nothing
+//!   is queued behind the packet. A retransmission repeats these flags, because the receiver
 //!   derives the bounds of the transmission from them.
 //! * After the last acknowledgement that opened a window, at most one window of packets is sent,
 //!   however many announcements these contain.
-//! * In a connection with records, the queue knows before the first transmission which packets
-//!   begin and end a record. The first packet of a record carries TXS, and the last one TXF.
+//! * In a connection with records, the queue knows the packets that begin and end a record, even
+//!   before they are sent. The first packet of a record carries TXS, and the last one TXF.
 //! * The FIN is not part of the queue. It takes the number after the last packet and obeys the same
 //!   window.
 //! * The retransmission timer retransmits the first unacknowledged packet, not the last one with
@@ -136,8 +136,8 @@ pub(super) struct Sender {
     resend_first: bool,
     /// The value of `high` at the most recent timeout, until `una` reaches this value.
     recover: Option<Seq>,
-    /// The most recent transmission of a packet at `una`: the packet's number, and the time at
-    /// which it was sent. `una` may have advanced since.
+    /// The last packet that was sent while it was at `una`: its number, and the time at which it
+    /// was sent. `una` may have advanced since.
     una_sent_at: Option<(Seq, Nanos)>,
     timed: Option<Timed>,
     pause: Option<Pause>,
@@ -146,7 +146,7 @@ pub(super) struct Sender {
     missing: Missing,
     grants: Granted,
     /// Whether a retransmission or a probe was sent after the FIN was first sent. The peer may
-    /// already have had such a packet.
+    /// already have what such a packet repeats.
     repeated: bool,
     /// Number of timeouts since the last progress.
     tries: u8,
@@ -251,9 +251,9 @@ impl Sender {
         self.is_outstanding() || self.is_blocked()
     }
 
-    /// Returns whether holds have acknowledged everything that was sent, and packets wait for the
-    /// window to open. The acknowledgement that opens the window may be lost, and the peer would
-    /// not notice the loss.
+    /// Returns whether packets wait for the window to open, although everything that was sent is
+    /// acknowledged: by holds, which open no window. The acknowledgement that opens the window may
+    /// be lost, and the peer would not notice the loss.
     #[inline]
     fn is_blocked(&self) -> bool {
         let end = self.tail.add(u16::from(self.fin));
@@ -445,7 +445,7 @@ impl Sender {
     }
 
     /// Processes an acceptable acknowledgement (S7). If `opens` is false, the acknowledgement is a
-    /// hold.
+    /// hold, which opens no window.
     #[inline]
     pub(super) fn on_ack(
         &mut self,

@@ -227,8 +227,7 @@ fn a_reset_with_unacknowledged_data_is_a_failure() {
 
 #[test]
 fn a_reset_by_a_host_that_never_had_the_data_is_a_failure() {
-    // In this test, the peer has long forgotten the connection. Data that the peer did not receive
-    // before that is lost.
+    // In this test, the peer forgets the connection before the data arrives, so the data is lost.
     let mut pair = Pair::established();
     pair.close(B);
     pair.settle();

@@ -294,13 +294,13 @@ fn both_ends_may_skip_at_once() {
 
 #[test]
 fn a_connection_ends_rather_than_reuse_numbers_if_the_peer_accepts_no_skips() {
-    // In this case, the packets that are in flight may still arrive.
+    // If the packets in flight still arrive, the connection continues.
     let mut pair = Pair::established();
     pair.send(A, &bytes(5000, 1));
     pair.shrink(A, 60);
     pair.settle();
     pair.assert_intact();
-    // In this case, the packets are lost and cannot arrive any more, so the connection ends.
+    // If the packets in flight are lost, the connection ends.
     let mut pair = Pair::established();
     narrow(&mut pair, 60);
     pair.send(A, &bytes(5000, 1));

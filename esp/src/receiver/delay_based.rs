@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A delay-based window, for a sender whose turns come at once: the window follows the time from a
-//! turn to its first packet.
+//! A delay-based window, for a sender that gets its turns without waiting: the window follows the
+//! time from a turn to its first packet.
 //!
 //! If a window is too small for the path, the sender pauses at the window's end. Then the first
 //! packet of the next turn arrives a bare round trip after the turn. If the window is large enough,

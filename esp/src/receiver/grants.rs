@@ -8,8 +8,8 @@
 //!   last. So the result is the line's rate even if the turns of many senders alternate. Several
 //!   senders share [`SPAN`], so that their turns fit the [budget](super::super::ack_queue). From
 //!   one turn to the next, a window at most doubles or halves.
-//! * A sender whose turns come at once may need a larger window, or one below the configured
-//!   [`Floor`]: see [`DelayBased`].
+//! * A sender that gets its turns without waiting may need a larger window, or one below the
+//!   configured [`Floor`]: see [`DelayBased`].
 //! * A loss shows that a queue on the path, of a device or a port, is too small for the window. So
 //!   a loss reduces the window by a quarter, and bounds the next [`LEASE`] windows.
 //! * The ACK queue of the device decides how many packets may follow an announcement. These packets
@@ -289,8 +289,8 @@ impl Grants {
     }
 
     /// Returns whether at the last turn the round trip was at most a third of [`SPAN`], and no
-    /// packet was missing recently. If so, the receiver may acknowledge three quarters of a window
-    /// at once.
+    /// packet was missing recently. If so, one acknowledgement may cover three quarters of a
+    /// window.
     #[inline]
     pub(super) fn is_near(&self) -> bool {
         self.near
@@ -524,8 +524,8 @@ impl Grants {
     fn by_rate(&mut self, train: Train, senders: u16, window: u16) -> Option<u16> {
         let elapsed = train.last.saturating_sub(train.first);
         if elapsed == 0 {
-            // All packets arrived at once, so their rate cannot be measured. If they are at least
-            // half a window, the rate is so high that the largest window is needed.
+            // All packets arrived at the same time, so their rate cannot be measured. If they are
+            // at least half a window, the rate is so high that the largest window is needed.
             let tells = train.head >= window / 2;
             return tells.then_some(u16::MAX);
         }

@@ -276,8 +276,8 @@ impl Receiver {
     }
 
     /// Returns whether a retransmission has filled a hole and all packets after the hole were
-    /// delivered, and clears `hole_filled` in that case. The sender's window was shut for a round
-    /// trip, so the acknowledgement does not wait for more packets.
+    /// delivered, and clears `hole_filled` in that case. The acknowledgement is then sent at once,
+    /// because the sender's window was shut for a round trip.
     #[inline]
     pub(super) fn take_hole_filled(&mut self) -> bool {
         self.out_of_order.active && self.clear_hole_filled()
@@ -493,8 +493,8 @@ impl Receiver {
         )
     }
 
-    /// Returns the time from which missing packets count as lost. Until then, they may only be
-    /// delayed.
+    /// Returns the time from which missing packets count as lost. Before that time, they may be
+    /// merely late.
     fn late_until(&self, config: &Config, rtt: &Rtt) -> Option<Nanos> {
         let late = !self.out_of_order.late().is_empty();
         let quarter = (self.round_trip(config, rtt).0 / 4).max(MICROSECOND);

@@ -20,8 +20,8 @@
 //!   window. From then on the receiver acknowledges in time
 //!   ([`PeerWindow`](super::super::peer_window::PeerWindow)).
 //! * While packets of other connections arrive at the device, packets of this connection may be
-//!   queued behind them in the switch port. So the timer starts at the last arrival of any packet,
-//!   but at most [`PORT_DELAY`] later than it would otherwise.
+//!   queued behind them in the switch port. So the timer's time is counted from the last arrival of
+//!   any packet, which postpones its expiry by at most [`PORT_DELAY`].
 
 use super::super::ack_queue::RoundTrip;
 use super::super::config::Config;

@@ -71,9 +71,10 @@ impl Receiver {
         self.grants.set_link(link);
     }
 
-    /// Requests the unscheduled packets that have not arrived, if their announcement gets its turn
-    /// after a silence. By then these packets are lost, or they were never sent. If the sender has
-    /// no unacknowledged packets, it treats the request as an acknowledgement.
+    /// Requests the packets that were to follow an announcement directly and have not arrived, if
+    /// the announcement gets its turn after a silence. A packet that has not arrived by the end of
+    /// the silence is lost, or was never sent. If the sender has no unacknowledged packets, it
+    /// treats the request as an acknowledgement.
     #[inline]
     pub(in super::super) fn request_unscheduled(&mut self, config: &Config, rtt: &Rtt, now: Nanos) {
         if self.turn != Turn::Granted || self.request != Request::Not || self.keeps() {
@@ -91,8 +92,7 @@ impl Receiver {
         }
     }
 
-    /// Returns the number after the last unscheduled packet that may follow the announcement
-    /// `start`.
+    /// Returns the number after the last packet that may directly follow the announcement `start`.
     #[inline]
     pub(super) fn unscheduled_end(&self, start: Seq, config: &Config) -> Seq {
         let packets = if self.short_announcement {
@@ -146,7 +146,8 @@ impl Receiver {
             return None;
         }
         if self.announced.is_some() {
-            // Unscheduled packets have a separate share of the port's buffer.
+            // The packets directly after an announcement have a separate share of the port's
+            // buffer.
             return Some(0);
         }
         let end = self.last_advertised.add(self.peer.window(config));
