@@ -123,7 +123,7 @@ pub fn nonce_of_query(payload: &[u8]) -> Option<Nonce> {
 }
 
 /// Returns the header of the answer to a query with the header `query`. Queries from port 0 are
-/// answered too, since answers are never answered.
+/// answered too. This cannot loop, since answers are never answered.
 pub const fn answer_to(query: &Header) -> Header {
     Header {
         src: 0,

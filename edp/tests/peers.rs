@@ -225,8 +225,8 @@ fn connections_share_a_wait_and_then_rest() {
     assert_eq!(wait(&mut bucket, end - 1, PATIENT), Some((end, false)));
     assert_eq!(wait(&mut bucket, end, PATIENT), None);
     assert_eq!(wait(&mut bucket, START + REST - 1, PATIENT), None);
-    // The last connection has repeated the query. The next connection waits for the answer to the
-    // repeated query.
+    // The connection at `START + REST - 1` has repeated the query. A connection that is opened a
+    // nanosecond later waits for the answer to this repetition.
     let end = START + REST - 1 + MILLISECOND;
     assert_eq!(wait(&mut bucket, START + REST, PATIENT), Some((end, false)));
     assert_eq!(wait(&mut bucket, end, PATIENT), None);
@@ -300,7 +300,8 @@ fn without_patience_nothing_waits() {
     let mut known = |now| bucket.await_answer(&peer(1), now, none, || nonce(7));
     assert_eq!(known(START), Known::Query(nonce(7)));
     assert_eq!(known(START + 1), Known::Nothing);
-    // A wait ends after the time between two queries, even if the caller permits a longer wait.
+    // A wait lasts at most for the minimum time between two queries, even if the caller permits a
+    // longer wait.
     let mut bucket = Bucket::default();
     let most = Patience {
         bound: u64::MAX,

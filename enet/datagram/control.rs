@@ -144,8 +144,8 @@ pub(crate) fn ask(device: &Device, nonce: Nonce, to: Mac, net_state: &NetState) 
     }
 }
 
-/// Allocates a buffer with `header`, and with room for a message of the stated length. Fails if
-/// such a message does not fit into a frame of `device`.
+/// Allocates a buffer that begins with `header`, and has room for the rest of the message, whose
+/// length `header` states. Fails if the message does not fit into a frame of `device`.
 fn message(device: &Device, header: &Header) -> Result<Skb, DropReason> {
     if u32::from(header.len) > wire::mtu(device.mtu(), header.has_checksum) {
         return Err(DropReason::Malformed);

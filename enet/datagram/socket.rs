@@ -103,8 +103,8 @@ impl Operations for Edp {
         let mut peer = Address::parse(address)?;
         peer.ifindex = choose_interface(sock, shared.binding.ifindex(), peer.ifindex)?;
         let _guard = sock.lock();
-        // The check of the device and the change of the peer are in one read section. So if the
-        // device is removed, the removal finds the socket.
+        // The check of the device and the change of the peer are in one RCU read section. A removal
+        // of the device waits for this section to end, and so finds the socket.
         let section = rcu::Read::enter();
         usable(Device::find(sock.net(), peer.ifindex, &section).ok_or(ENODEV)?)?;
         if peer.mac.is_group() {

@@ -66,9 +66,9 @@ pub(super) fn connect<M: Mapped>(
     if let Some(companion) = call.companion() {
         M::look_at_listener(call, companion);
         settle(call, companion);
-        // Whenever `io_uring` is woken, it calls `connect` again, without blocking although the
-        // descriptor blocks. It treats the attempt as still in progress only if the call returns
-        // `EINPROGRESS`.
+        // Whenever `io_uring` is woken, it calls `connect` again. These calls do not block, even on
+        // a blocking descriptor. `io_uring` treats the attempt as still in progress only if they
+        // return `EINPROGRESS`.
         let by_ring = nonblocking && call.blocks();
         let pending = if by_ring { EINPROGRESS } else { EALREADY };
         match companion.record.phase() {
@@ -197,8 +197,8 @@ fn open<'a, M: Mapped>(
     }
     drop(guard);
     // The phase is set first, because the peer's answer may wake calls before `Esp::connect`
-    // returns. In this phase, woken calls wait for the lock that this call holds, on the choice of
-    // the protocol.
+    // returns. In this phase, woken calls wait for the mutex that this call holds, which protects
+    // the choice of the protocol.
     let before = companion.record.phase();
     companion.record.set_phase(Phase::Connecting);
     match Esp::connect(&call.on(companion), &plan.to.emit(), true) {
@@ -522,7 +522,7 @@ fn give_up_asking<M: Mapped>(
     Backend::Tcp
 }
 
-/// Lets TCP serve the socket, and wakes the calls that wait for the choice.
+/// Lets TCP serve the socket, and wakes the calls that wait for the choice of the protocol.
 fn leave_to_tcp<M: Mapped>(call: &StreamCall<'_, M>, companion: &Companion<M>) {
     companion.record.set_phase(Phase::Tcp);
     call.set_asked(false);
@@ -583,7 +583,7 @@ pub(super) fn give_up<M: Mapped>(
     let mut attempt = companion.record.decide();
     let phase = companion.record.phase();
     if phase == Phase::Asking {
-        // As in TCP while its SYN is in flight, a call that waits gets the error.
+        // A call that waits gets `ECONNRESET`, as it does in TCP while TCP's SYN is in flight.
         let sock = companion.sock();
         // The error below wakes calls. With this flag they examine the attempt, and so wait until
         // the choice of the protocol is unlocked.

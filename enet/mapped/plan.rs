@@ -66,7 +66,8 @@ pub(super) struct Wait {
 }
 
 impl Wait {
-    /// Returns the statistic that counts the connection if it cannot wait, so that TCP carries it.
+    /// Returns the statistic that counts the connection if it cannot wait and TCP therefore carries
+    /// it.
     pub(super) fn reason(&self) -> Statistic {
         match self.awaited {
             Awaited::Answer(_) => Statistic::MappedTcpUnknown,

@@ -115,7 +115,8 @@ impl Rules {
         Ok(Rules(BhLock::new(KVec::new(), static_lock_class!())?))
     }
 
-    /// Returns whether ESP may carry a connection of `sock` with `peer` to the server port `port`.
+    /// Returns whether ESP may carry a connection of `sock` with `peer` to the server port `port`,
+    /// and whether a rule names the peer's network.
     pub(crate) fn judge(&self, sock: &RawSock, peer: IpAddr, port: u16) -> Verdict {
         let rules = self.0.lock();
         let mut verdict = Verdict::Allowed;

@@ -435,8 +435,9 @@ impl<P: Scheduled> AckQueues<P> {
         Ok(queue)
     }
 
-    /// Returns whether a connection has asked for the device's queue. If none has, connections that
-    /// ask later see all changes that the caller made before this call.
+    /// Returns whether the device has a queue, that is, whether a connection has requested one. If
+    /// not, connections that request it later see all changes that the caller made before this
+    /// call.
     pub(super) fn has(&self, ifindex: u32) -> bool {
         self.queues.lock().get(&ifindex).is_some()
     }

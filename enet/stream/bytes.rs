@@ -469,7 +469,7 @@ fn take_all(
     }
 }
 
-/// Sleeps as a reader until `wakes` returns `true`, or until the timeout.
+/// Sleeps, and counts as a reader, until `wakes` returns `true` or the timeout expires.
 pub(super) fn sleep(
     call: &Call<'_, Esp>,
     guard: &mut Guard<'_, Esp>,

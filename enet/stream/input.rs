@@ -215,10 +215,11 @@ fn listener<'a>(
         })
 }
 
-/// Returns the listener for a mapped connection from `peer`. The sender's stated addresses must
-/// belong to the neighbour and to this host. As in TCP, a listener at the destination's address is
-/// preferred to one at all addresses. Among the remaining listeners, the ones bound to a device or
-/// a VRF are preferred. If several are left, each gets a share of the peers.
+/// Returns the listener for a mapped connection from `peer`. The addresses that the SYN states must
+/// belong to the neighbour that sent it and to this host. As in TCP, a listener at the
+/// destination's address is preferred to one at all addresses. Among the remaining listeners, the
+/// ones bound to a device or a VRF are preferred. If several are left, each gets a share of the
+/// peers.
 #[cold]
 #[inline(never)]
 fn mapped_listener<'a>(

@@ -251,7 +251,7 @@ pub(super) fn over(esp: &mut LockedEsp<'_>) {
     unlist(esp);
 }
 
-/// Ends the protocol's use of a socket that no call uses any more.
+/// Releases the port of a socket that no call uses any more, and stops counting the socket.
 pub(super) fn end(sock: &Sock<Esp>) {
     give_port_back(sock);
     sock.retire();

@@ -217,7 +217,7 @@ pub(crate) fn key(local_port: u16, peer: &Address) -> Key {
     ]
 }
 
-/// A connection, even after its end, until the socket is disconnected.
+/// A connection. After its end, it stays with the socket until the socket is disconnected.
 pub(crate) struct Connection {
     /// The protocol engine.
     pub(crate) engine: esp::Connection,
@@ -445,8 +445,8 @@ pub(super) fn serve_by_timer(esp: &mut LockedEsp<'_>, due: Due, now: u64) {
 /// VRF, too, and use a device in the VRF.
 pub(crate) fn tie(sock: &Sock<Esp>) -> u32 {
     let shared = sock.shared();
-    // This socket listens on behalf of a TCP listener. Like that, it is tied to no device, so it
-    // continues to listen if a device is removed.
+    // This socket listens on behalf of a TCP listener, and like that listener it is tied to no
+    // device. So it continues to listen if a device is removed.
     if shared.front.is_some() {
         return INTERFACE_ANY;
     }

@@ -398,7 +398,8 @@ pub(crate) fn take_child(listener: &Sock<Esp>) -> Option<SockRef<Esp>> {
     child
 }
 
-/// Ends an attempt to connect, unless its outcome has come. Returns whether the attempt was ended.
+/// Ends an attempt to connect, unless the attempt has already succeeded or failed. Returns whether
+/// the attempt was ended.
 pub(crate) fn stop_connecting(call: &Call<'_, Esp>) -> bool {
     let sock = call.sock();
     let mut guard = sock.lock();

@@ -174,8 +174,8 @@ pub struct AckQueue {
     /// The current round.
     round: u32,
     /// For each class with waiting connections, the number of consecutive turns for which it was
-    /// passed over. A first turn that was requested before the current round began does not pass
-    /// over the lists of later rounds.
+    /// passed over. If a first turn was requested before the current round began, giving it does
+    /// not count as passing over the lists of later rounds.
     passed: [u8; CLASSES],
     /// Number of first turns that were requested before the current round began and have not been
     /// given yet.
@@ -399,8 +399,8 @@ impl AckQueue {
     }
 
     /// Returns the number of packets that a sender may send directly after its next announcement.
-    /// If other connections are scheduled, a long transmission gives up its share, because short
-    /// transmissions, which come and go, benefit more.
+    /// If other connections receive announced transmissions, too, a long transmission gives up its
+    /// share. Short transmissions, which come and go, benefit more from the share.
     #[inline]
     fn start(&mut self, slot: &mut Slot, is_long: bool, now: Nanos) -> u16 {
         if is_long && self.scheduled > 1 {

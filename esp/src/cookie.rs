@@ -42,8 +42,7 @@ pub const MARKS: usize = 4096;
 /// always differ.
 const MARK: u64 = 1 << 62;
 
-/// The packet of a client that acknowledges a cookie: the client's first packet after the SYN, or a
-/// later one.
+/// A client's packet that acknowledges a cookie: the first packet after the SYN, or a later one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// The first packet. The header is that of the client's SYN, as reconstructed from this packet.

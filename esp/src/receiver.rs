@@ -12,7 +12,7 @@
 //!   last acknowledgement of a transmission opens no window. It is *delayed*, so that data can
 //!   carry it, until the reader is about to sleep or [`ACK_DELAY`](super::timers::ACK_DELAY) has
 //!   passed. So a dialogue needs no empty acknowledgements. While the receiver is congested (R3),
-//!   both kinds are *withheld*.
+//!   acknowledgements of either kind are *withheld*.
 //! * While a transmission is announced, an acknowledgement needs a *turn* to open the
 //!   transmission's window. The caller gives the turn ([`ack_queue`](super::ack_queue)). Data
 //!   packets carry new acknowledgement numbers unless the connection waits for a turn. Such a

@@ -126,7 +126,7 @@ pub(super) fn earlier(a: Option<Nanos>, b: Option<Nanos>) -> Option<Nanos> {
 /// Minimum number of probe intervals before a peer that owes an answer counts as dead.
 const LEAST_INTERVALS: Nanos = 15;
 
-/// Silence before the first probe of a peer that owes no answer.
+/// Time of silence before the first probe of a peer that owes no answer.
 const IDLE_FIRST: Nanos = 30 * SECOND;
 
 /// Lower bound of the patience: the time within which a peer must send an answer that it owes. With

@@ -166,8 +166,8 @@ fn a_record_longer_than_the_receive_buffer_arrives() {
                 }
             });
         }
-        // The second record is sent only after the first was read, because there is no room for it
-        // before.
+        // The second record is sent only after the first was read, because only then is there room
+        // for it.
         let records = [bytes(60_000, 1), bytes(50_000, 2)];
         for record in &records {
             assert!(send(&mut pair, A, record));

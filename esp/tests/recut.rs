@@ -38,8 +38,8 @@ fn unsent_packets_are_split_without_a_pause() {
     let mut pair = with_options();
     pair.sides[A].mss = 30;
     pair.send(A, &bytes(90, 1));
-    // The announcement and one more packet were sent, both small. The larger write is appended to a
-    // third packet, which waits.
+    // The announcement and one more packet were sent, both small. The larger write that follows is
+    // appended to a third packet, which waits.
     pair.sides[A].mss = 100;
     pair.send(A, &bytes(900, 2));
     let then = pair.now;

@@ -63,8 +63,8 @@ impl Station {
         }
     }
 
-    /// Puts a packet that the engine sends on the wire, with its payload, and with a checksum if
-    /// `sum` is set.
+    /// Puts a packet of the engine on the wire, with its payload, and with a checksum if `sum` is
+    /// set.
     fn put(&mut self, header: Header, payload: Vec<u8>, sum: bool) {
         let len = payload.len() as u16;
         let mut packet = Header { len, ..header }.with_checksum(sum).emit().to_vec();

@@ -58,8 +58,8 @@ const TUNNEL_HEADROOM: usize = 64;
 /// Maximum number of payload bytes in one buffer, of all its packets together. With all headers,
 /// including the headers of a tunnel with options and tags, the packets stay below 65,536 bytes.
 /// This is the limit of devices (`gso_ipv4_max_size`) and of the length in an outer IP header. A
-/// store has at most this many bytes, unless a single packet has more, so a store can be sent
-/// whole.
+/// store (a buffer for many packets) has at most this many bytes, unless a single packet has more.
+/// So a store can be sent whole.
 const MOST_IN_RUN: usize = 65_536 - 128;
 
 /// Returns whether a buffer of the queue has its packets in pages.
@@ -302,7 +302,8 @@ impl Sending {
             return fill(sock, &mut self.pages, last, engine, msg, rest);
         }
         // After a split, a packet may share its bytes with an earlier clone that was sent. A
-        // message whose bytes stay in place goes to a new store.
+        // message whose bytes stay in the program's pages goes to a new store, a buffer for many
+        // packets.
         if last.is_cloned() || msg.is_in_place() {
             return Ok(0);
         }
@@ -338,7 +339,8 @@ impl Sending {
         true
     }
 
-    /// Queues a new store. Returns the number of bytes taken; 0 if the socket cannot have stores.
+    /// Queues a new store, a buffer for many packets. Returns the number of bytes taken; 0 if the
+    /// socket cannot have stores.
     #[inline(never)]
     fn append_store(
         &mut self,
@@ -407,8 +409,8 @@ impl Sending {
         charge(sock, buffer.truesize());
     }
 
-    /// Returns `count` packets of a [run](esp::WriteQueue::run) for transmission, of which the
-    /// first has the sequence number of `header`. The write queue keeps the packets' payload and
+    /// Returns, for transmission, `count` packets of a [run](esp::WriteQueue::run). The first of
+    /// them has the sequence number of `header`. The write queue keeps the packets' payload and
     /// flags. `mask` is the mask of each packet's checksum, if packets have checksums.
     ///
     /// # Errors
@@ -468,9 +470,9 @@ impl Sending {
         Ok(skb)
     }
 
-    /// Like [`packets`](Self::packets), but copies one packet outside of stores. A copy is needed
-    /// if a tunnel's headers do not fit in front of the queued packet. It is also needed if an
-    /// earlier clone still has its checksum behind the packet.
+    /// Like [`packets`](Self::packets), but copies a single packet, which has a buffer of its own.
+    /// A copy is needed if a tunnel's headers do not fit in front of the queued packet. It is also
+    /// needed if an earlier clone still has its checksum behind the packet.
     #[cold]
     #[inline(never)]
     fn copy(&mut self, header: Header, mask: u32) -> Result<Skb> {

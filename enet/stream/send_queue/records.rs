@@ -104,8 +104,8 @@ impl Sending {
         Ok(packets)
     }
 
-    /// Builds a store with the first of the `rest` bytes, if they exceed one packet and the socket
-    /// can have stores.
+    /// Builds a store, a buffer for many packets, with the first of the `rest` bytes. Builds none
+    /// if these bytes fit into one packet, or if the socket cannot have stores.
     fn store_of_record(
         &mut self,
         sock: &Sock<impl Protocol>,

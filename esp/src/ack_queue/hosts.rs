@@ -38,7 +38,7 @@ impl Host {
     #[inline]
     fn ahead(&self, round: u32) -> u32 {
         let ahead = self.next.wrapping_sub(round);
-        // A larger difference means that `next` is a past round, or dates from before a wrap.
+        // If the difference exceeds `ROUNDS`, `next` is a past round, or dates from before a wrap.
         if ahead > ROUNDS {
             0
         } else {

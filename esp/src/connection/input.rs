@@ -262,8 +262,8 @@ impl Connection {
             }
             return Err(DropReason::BadState);
         }
-        // After a challenge ACK, the RST may answer the challenge. Such a RST acknowledges
-        // everything that was sent, like a RST that answers the FIN.
+        // If a challenge ACK was sent, the RST may answer it. Such a RST cannot be told from one
+        // that answers the FIN: both acknowledge everything that was sent.
         let answers_data = self.last_challenge.is_none();
         let forgotten =
             !header.has(flags::ACK) && self.sender.may_be_forgotten(header.ack, answers_data);

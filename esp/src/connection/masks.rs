@@ -53,8 +53,8 @@ impl Connection {
     }
 
     /// Returns whether the RST `header` may answer a packet that we sent with this `mask`. Such a
-    /// packet is a SYN, an empty packet whose number the RST acknowledges, or a packet that uses
-    /// the number before that.
+    /// packet is a SYN, an empty packet whose number the RST acknowledges, or a packet that takes
+    /// the number before the acknowledged one.
     #[cold]
     fn was_sent_with(&self, header: &Header, mask: u32) -> bool {
         let sent = |seq| {

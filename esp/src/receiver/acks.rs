@@ -37,7 +37,7 @@ impl Receiver {
             self.begin(header);
         }
         self.unreported |= starts || ends;
-        // Packets after the end of this transmission are missing. An acknowledgement makes the
+        // If packets after the end of this transmission are missing, an acknowledgement makes the
         // sender continue at once.
         let out_of_order = ends && self.expected.before(self.seen);
         let filled = self.take_hole_filled();

@@ -519,8 +519,8 @@ impl Grants {
             .map_or(least, |packets| least.max(window.saturating_sub(packets)))
     }
 
-    /// Returns a window of the packets that arrive in [`SPAN`] at the rate of this train; `None` if
-    /// the train does not show a rate.
+    /// Returns the window for the rate of this train of packets: as many packets as arrive in
+    /// [`SPAN`]. Returns `None` if the train does not show a rate.
     fn by_rate(&mut self, train: Train, senders: u16, window: u16) -> Option<u16> {
         let elapsed = train.last.saturating_sub(train.first);
         if elapsed == 0 {
