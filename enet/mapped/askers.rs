@@ -121,7 +121,7 @@ impl Askers {
             return false;
         }
         asking.set_key(0);
-        // The caller has another reference.
+        // This drops the list's reference. The caller has another one.
         drop(guard.remove(sock));
         self.count.fetch_sub(1, Relaxed);
         true

@@ -206,7 +206,7 @@ fn open<'a, M: Mapped>(
         Err(error) => {
             companion.record.set_phase(before);
             if chosen != 0 {
-                // The port belongs to TCP's socket.
+                // The port belongs to TCP's socket, so ESP's socket must not release it.
                 sock.shared().binding.mark_released();
             }
             // `connect` fails if the program chose a port that already has a connection with this
@@ -495,7 +495,7 @@ fn switch<M: Mapped>(call: &StreamCall<'_, M>, attempt: &mut Attempt, reason: St
             call.report_error(error);
         }
     }
-    // If TCP's attempt fails later, TCP releases the port.
+    // From now on, TCP releases the port if its attempt fails.
     attempt.has_port = false;
 }
 

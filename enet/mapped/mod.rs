@@ -160,7 +160,8 @@ impl Streams for Mapped {
             return Ok(());
         }
         net_state.sysctl.limit_buffers(companion.sock());
-        // The kernel has already limited the backlog, as it does for TCP.
+        // As for TCP, the kernel has already limited `backlog` to `net.core.somaxconn`. The
+        // companion has this further bound.
         let most = backlog.min(u16::MAX.into());
         if socket::listen_as_companion(&call.on(companion), most).is_ok() {
             companion.record.set_phase(Phase::Listening);

@@ -54,7 +54,7 @@ pub(super) struct Deadlines {
 pub(super) struct Attempt {
     name: [u8; NAME_MAX],
     len: usize,
-    /// The destination as an ESP address, if ESP's SYN was sent.
+    /// The destination as an ESP address, if ESP's SYN was sent; otherwise the default address.
     pub(super) to: crate::address::Address,
     pub(super) deadlines: Deadlines,
     /// Whether TCP's socket was bound to a port for this attempt, because the program asked for the

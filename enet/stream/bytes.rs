@@ -82,7 +82,8 @@ pub(super) fn send(call: &Call<'_, Esp>, msg: &mut Message<'_>, len: usize) -> R
         if let Some((_, connection)) = parts(&mut guard.locked()) {
             connection.queue_entry.refresh(&mut connection.engine);
         }
-        // A send with a timestamp does not wait until the next send fills its packet.
+        // `MSG_MORE` has no effect on a send that requests a timestamp, so its packet is not held
+        // back.
         let more = flags & uapi::MSG_MORE != 0 && request.is_nothing();
         result = queue_message(
             call,
@@ -299,7 +300,7 @@ pub(super) fn await_room(
     waited
 }
 
-/// Raises the send buffer's limit to several windows, as TCP does, so that a writer fills one
+/// Raises the send buffer's limit to several windows, as TCP does, so that a writer can fill one
 /// window while another is in flight.
 pub(super) fn grow_send_buffer(esp: &mut LockedEsp<'_>) {
     if let Some((sock, connection)) = parts(esp) {
@@ -508,8 +509,8 @@ pub(super) fn poll_device(call: &Call<'_, Esp>, once: bool) {
     call.poll_device(once);
 }
 
-/// Sleeps before the socket is locked, if the call would lock the socket only to sleep. That is so
-/// if nothing is queued and no acknowledgement waits for the reader. A call that waits for more
+/// Sleeps before the socket is locked, if nothing is queued and no acknowledgement waits for the
+/// reader. In this case, the call would lock the socket only to sleep. A call that waits for more
 /// than one byte does not sleep here, but in [`sleep`], where it counts as a reader.
 #[inline]
 fn await_data(call: &Call<'_, Esp>, progress: &Progress, timeout: &mut c_long) -> Result {

@@ -80,7 +80,8 @@ pub(super) fn deliver(
     unread.add(bytes.len());
     skb.set_note(bytes);
     esp.queue_received(skb);
-    // A reader that sleeps with a part of its bytes wants the rest, even below the low-water mark.
+    // A sleeping reader may already have a part of its bytes. It is woken for the rest, even below
+    // the low-water mark.
     if esp.state.has_readers() || unread.is_readable(sock) {
         sock.data_ready();
     }

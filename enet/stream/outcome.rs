@@ -84,7 +84,7 @@ pub(super) fn apply_outcome(esp: &mut LockedEsp<'_>, outcome: esp::Outcome, now:
         if failure == Failure::TimedOut {
             (connection.queue_entry.statistics()).count(Statistic::EspTimeouts);
         }
-        // A connection can have timed out only if the peer had answered before.
+        // A timeout while connecting does not count here, because the peer has never answered.
         let timed_out = failure == Failure::TimedOut && !is_connecting(before);
         let error = error_for(failure, before);
         if timed_out || failure == Failure::TooLarge {
@@ -177,7 +177,7 @@ fn established(esp: &mut LockedEsp<'_>) {
             (connection.queue_entry.statistics()).count(Statistic::EspPassiveOpens);
             listener.data_ready();
         }
-        // The listener has closed, and is about to end the child.
+        // The listener has closed, and is about to end the child. The child stays half-open.
         None => connection.life.set_parent(parent),
     }
 }

@@ -677,7 +677,8 @@ impl Operations for Esp {
         }
         sock.state_change();
         if state == TcpState::Close as u8 {
-            // The error comes after `state_change`, so that sleeping calls are still woken.
+            // The error is returned only after `state_change`, so that sleeping calls are woken all
+            // the same.
             return Err(ENOTCONN);
         }
         Ok(())

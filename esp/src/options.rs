@@ -180,8 +180,8 @@ pub struct Options {
     /// Whether the sender's announcements are short while it may send no packets directly after
     /// them.
     pub announces_short: bool,
-    /// Whether many connections send to the sender's host, so that announcements to it are short
-    /// until it grants more.
+    /// Whether many connections are open at the sender's device. If so, announcements to the sender
+    /// are short until it grants more.
     pub crowded: bool,
     /// The sender's nonce for checksum masks.
     pub nonce: Option<u32>,

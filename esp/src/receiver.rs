@@ -454,7 +454,7 @@ impl Receiver {
         if seq.before(self.expected) {
             self.answer = true;
         } else if self.has_ended() {
-            // Nothing follows a FIN.
+            // Nothing follows a FIN, so nothing can be missing.
         } else if seq == self.expected {
             self.end_probing();
         } else if self.is_selective() {

@@ -327,7 +327,7 @@ impl Header {
         self.len == 0 && self.flags == HOLD
     }
 
-    /// Returns whether the packet is malformed, so that no correct host sends it.
+    /// Returns whether the packet is malformed. No correct host sends such a packet.
     ///
     /// A packet is malformed if it combines SYN, FIN and RST with each other or with a request, or
     /// if it is a FIN or RST with payload. A request or a FIN without an acknowledgement is

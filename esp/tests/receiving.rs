@@ -23,7 +23,7 @@ fn acks(pair: &Pair) -> Vec<u16> {
 
 #[test]
 fn announcement_every_tenth_and_last_are_acknowledged() {
-    // This tests R2.
+    // This tests rule R2 of `docs/protocol.md`.
     let mut pair = Pair::established();
     pair.send(A, &bytes(3_500, 1));
     pair.settle();

@@ -174,7 +174,8 @@ fn a_device_that_shrinks_at_any_time_loses_no_byte() {
         pair.send(A, &bytes(6000, round));
         pair.send(B, &bytes(1500, !round));
         pair.run_for(first * US);
-        // The receiver's MTU may shrink first, so that it drops large packets.
+        // In every second round, the receiver's MTU shrinks first, so the receiver drops large
+        // packets.
         if round % 2 == 0 {
             narrow(&mut pair, 64);
             pair.run_for(round * 500 * US);

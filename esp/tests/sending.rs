@@ -48,7 +48,7 @@ fn a_message_joins_one_that_waits() {
 
 #[test]
 fn a_small_write_fills_the_last_unsent_packet() {
-    // This tests S5.
+    // This tests rule S5 of `docs/protocol.md`.
     let mut pair = Pair::established();
     pair.send(A, &bytes(250, 1));
     assert!(pair.sides[A].conn().last_is_unsent());
@@ -314,7 +314,7 @@ fn a_lost_final_acknowledgement_is_repeated_for_the_duplicate() {
 
 #[test]
 fn a_request_retransmits_from_the_missing_packet_on() {
-    // This tests S8.
+    // This tests rule S8 of `docs/protocol.md`.
     let mut pair = Pair::established();
     pair.lose(A, 5);
     pair.send(A, &bytes(3_000, 1));

@@ -63,7 +63,7 @@ impl Host {
         self.ahead(round) == 0 && self.debt(round) == 0 && self.is_trusted()
     }
 
-    /// Returns whether the host is trusted, so that its turns may delay other hosts.
+    /// Returns whether the host is trusted. Only the turns of trusted hosts may delay other hosts.
     #[inline]
     pub(super) fn is_trusted(&self) -> bool {
         self.trust == 0

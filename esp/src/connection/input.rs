@@ -83,16 +83,15 @@ impl Connection {
         self.receiver.drop_kept();
     }
 
-    /// Returns whether no packet before the first kept packet is missing, so that the caller should
-    /// deliver the kept packet. `seq` is the number of the kept packet.
+    /// Returns whether the caller should deliver the first kept packet, because no packet before it
+    /// is missing. `seq` is the number of the kept packet.
     #[inline]
     pub fn reaches(&self, seq: Seq) -> bool {
         !seq.after(self.receiver.expected())
     }
 
-    /// Processes the first run of kept packets, which is [reached](Self::reaches), like
-    /// [`on_packets`](Self::on_packets). Drops the run if packets with its numbers were already
-    /// taken.
+    /// Processes the first run of kept packets like [`on_packets`](Self::on_packets), once the run
+    /// is [reached](Self::reaches). Drops the run if packets with its numbers were already taken.
     #[cold]
     pub fn on_kept(&mut self, header: &Header, count: u16, room: Room, now: Nanos) -> Outcome {
         let mut outcome = Outcome::default();

@@ -49,7 +49,7 @@ pub(super) struct DelayBased {
     drains: bool,
     /// The time from the last turn to its first packet.
     time: Nanos,
-    /// Whether even the largest window is too small, so that the receiver has to acknowledge early.
+    /// Whether even the largest window is too small. If so, the receiver acknowledges early.
     pub(super) pressed: bool,
 }
 

@@ -192,8 +192,8 @@ pub(super) struct Grants {
     packet: u32,
     /// Number of packets that arrive in [`HANDOVER`]; `None` before it is measured.
     handover: Option<u16>,
-    /// Whether a grant has differed from the sender's own parameters, so that each acknowledgement
-    /// repeats the grant.
+    /// Whether a grant has ever differed from the sender's own parameters. If so, each empty
+    /// acknowledgement that opens a window repeats the grant.
     repeats: bool,
     /// The packets since the last turn.
     train: Option<Train>,
@@ -361,7 +361,7 @@ impl Grants {
         }
         let elapsed = now.saturating_sub(sample.first);
         if elapsed == 0 {
-            // These packets arrived together with the first one.
+            // These packets arrived together with the first one, so they are not measured.
             return;
         }
         self.pace_sample = PaceSample::default();

@@ -310,7 +310,7 @@ impl Receiver {
         let first = self.expected.distance(header.seq);
         let end = first.saturating_add(count);
         let run = Bits::run(first, count);
-        // A packet beyond a window is forged, or was sent before the window shrank.
+        // A packet beyond a window is forged, or was sent before the window shrank. It is not kept.
         let most = self.peer.span().map_or(MOST, |span| (span / 2).min(MOST));
         if end <= most && run.without(self.out_of_order.kept).is_empty() {
             return Err(DropReason::Duplicate);

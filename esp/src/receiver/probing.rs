@@ -107,7 +107,8 @@ impl Receiver {
             self.turnaround.sample(least);
         }
         if may_end {
-            // This wait does not show that the path became slower.
+            // The sender may have stopped at the end of its window. So this wait does not show that
+            // the path became slower.
             self.probes = 0;
         }
     }

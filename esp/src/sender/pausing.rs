@@ -119,7 +119,7 @@ impl Sender {
         let first = self.number_behind(from);
         let skipped = from.distance(first);
         if skipped > 0 {
-            // From here on, the skipped packets count as never sent.
+            // The skipped packets now count as never sent.
             if from.before(self.tail) {
                 self.in_transmission = kept(from) & flags::TXS == 0;
             }
