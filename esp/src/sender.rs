@@ -252,8 +252,8 @@ impl Sender {
     }
 
     /// Returns whether packets wait for the window to open, although everything that was sent is
-    /// acknowledged: by holds, which open no window. The acknowledgement that opens the window may
-    /// be lost, and the peer would not notice the loss.
+    /// acknowledged. The acknowledgements were holds, which open no window. The acknowledgement
+    /// that opens the window may be lost, and the peer would not notice the loss.
     #[inline]
     fn is_blocked(&self) -> bool {
         let end = self.tail.add(u16::from(self.fin));
@@ -493,7 +493,8 @@ impl Sender {
         self.recover = self.recover.filter(|r| ack.before(*r));
         self.resend_first = self.recover.is_some();
         if opens && self.recover.is_some() {
-            // The receiver dropped all packets that arrived after the missing one.
+            // The receiver dropped all packets that arrived after the missing one, so all are sent
+            // again.
             self.go_back();
         }
         self.tries = 0;

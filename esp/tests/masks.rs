@@ -320,7 +320,7 @@ fn a_restarted_host_answers_packets_of_its_forgotten_connection() {
     assert!(reset.has(flags::RST));
     assert!(old.ends[1].conn.takes_mask(&reset, echo));
     assert!(!old.ends[1].conn.takes_mask(&reset, 0));
-    // But a RST or SYN|ACK with a wrong checksum is dropped.
+    // In contrast, a RST or SYN|ACK with a wrong checksum is dropped.
     for kind in [flags::RST, flags::SYN] {
         let flags = kind | flags::ACK;
         let ack = Seq(301);

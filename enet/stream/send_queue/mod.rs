@@ -470,7 +470,7 @@ impl Sending {
         Ok(skb)
     }
 
-    /// Like [`packets`](Self::packets), but copies a single packet, which has a buffer of its own.
+    /// Like [`packets`](Self::packets), but copies the packet, which is the only one in its buffer.
     /// A copy is needed if a tunnel's headers do not fit in front of the queued packet. It is also
     /// needed if an earlier clone still has its checksum behind the packet.
     #[cold]
