@@ -5,8 +5,8 @@
 //! This host queries a peer when it sends the peer a datagram that some hosts would be unable to
 //! accept. The datagram does not wait for the answer; the limit in the answer holds for later
 //! datagrams. A peer that is still in use is queried again before its answer expires. The caller
-//! has an array of [`Bucket`]s, and chooses the bucket of a peer by a keyed hash. So an attacker
-//! cannot fill another peer's bucket.
+//! has an array of [`Bucket`]s, and chooses the bucket of a peer by a keyed hash. An attacker does
+//! not know the key, and so cannot choose addresses that fill another peer's bucket.
 //!
 //! A connection may wait for the answer ([`Bucket::await_answer`]). All connections that are opened
 //! during a wait share this wait. If the peer does not answer in time, connections to this peer are

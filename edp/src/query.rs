@@ -38,7 +38,8 @@ pub const VERSION: u8 = 1;
 pub const QUERY_LEN: usize = 5;
 /// Length of the answer that [`Host::answer`] returns, in bytes.
 pub const ANSWER_LEN: usize = 30;
-/// Length of the longest answer, in bytes.
+/// Maximum length of an answer, in bytes. With the header, such an answer just fits the shortest
+/// Ethernet frame.
 pub const ANSWER_MAX: usize = 40;
 
 /// Bits of [`Capabilities::flags`].

@@ -57,7 +57,7 @@ fn a_query_is_its_type_and_a_nonce_and_whatever_follows() {
 
 #[test]
 fn an_answer_is_no_longer_than_its_query_on_the_wire() {
-    // Ethernet pads its payload to 46 bytes.
+    // Ethernet pads a shorter payload, such as the query, to 46 bytes.
     let asked = wire::Header {
         src: 0,
         dst: 0,

@@ -239,7 +239,8 @@ pub enum Demand {
     Count,
     /// The connection needs a transmission's first turn, to acknowledge the announcement.
     First,
-    /// The connection needs a later turn, for an acknowledgement that is due and opens the window.
+    /// The connection needs a turn after its transmission's first one, because an acknowledgement
+    /// or a retransmission request is due. Either opens the sender's window.
     Turn,
 }
 
@@ -531,7 +532,8 @@ impl AckQueue {
         }
     }
 
-    /// Returns the unused part of a turn to its host, because the transmission ended in that turn.
+    /// Gives the unused part of a turn back to its host, because the transmission ended in that
+    /// turn.
     #[inline]
     fn refund(&mut self, slot: &Slot, connection: &Connection) {
         let used = match slot.position {

@@ -51,16 +51,18 @@ mod kind {
     pub const NONCE: u8 = 11;
 }
 
-/// Capability: skips are accepted.
+/// Capability bit: the host that sends this option accepts skips.
 const TAKES_SKIPS: u8 = 1;
 
-/// Capability: requests may name packets.
+/// Capability bit: the host supports retransmission requests that name packets.
 const SELECTIVE: u8 = 2;
 
-/// Capability: the host's announcements are short if no packets may directly follow them.
+/// Capability bit: the host makes its own announcements [short](super::ack_queue::SHORT) as long as
+/// its peer allows no packets directly after an announcement.
 const ANNOUNCES_SHORT: u8 = 4;
 
-/// Capability bit of a crowded host: announcements to it should be short.
+/// Capability bit: many connections send to the host, so its peers should make their announcements
+/// short.
 const CROWDED: u8 = 8;
 
 /// Number of bytes of the option that [`Options::emit_records`] returns.

@@ -31,8 +31,8 @@ impl Seq {
         later.0.wrapping_sub(self.0)
     }
 
-    /// Returns how many numbers, `self` included, remain before the numbers wrap: 1 to
-    /// [`u16::MAX`].
+    /// Returns how many numbers, `self` included, remain before the numbers wrap, but at most
+    /// [`u16::MAX`]. So the result for number 0 is one too small.
     #[inline]
     pub const fn before_wrap(self) -> u16 {
         (u16::MAX - self.0).saturating_add(1)

@@ -88,7 +88,7 @@ pub(super) const CHALLENGE_INTERVAL: Nanos = 500 * MILLISECOND;
 pub(super) const ORPHAN_WAIT: Nanos = 10 * SECOND;
 
 /// An orphan ends after this time if its peer answers and has room, but acknowledges nothing. This
-/// is as long as some thirty retransmissions take.
+/// is as long as thirty retransmissions take at the longest timeout, [`RETRANSMIT_MAX`].
 pub(super) const ORPHAN_STUCK: Nanos = 60 * SECOND;
 
 /// An orphan ends after this time if its peer answers but has no room. TCP probes an orphan's

@@ -351,9 +351,10 @@ impl Header {
 ///
 /// As in TCP (RFC 9293, 3.10.7.1), the RST carries numbers that the peer accepts. The RST's
 /// sequence number is the packet's acknowledgement number. If the packet has no acknowledgement
-/// number, the RST's sequence number is 0, and the RST acknowledges the packet. So in a connection,
-/// a RST with ACK means that the peer gives up the connection. A RST without ACK means that its
-/// sender does not know the connection. The RST has a checksum if the packet had one.
+/// number, the RST's sequence number is 0, and the RST acknowledges the packet. The packets of an
+/// open connection usually have an acknowledgement number. So there, a RST with ACK means that the
+/// peer gives up the connection. A RST without ACK means that its sender does not know the
+/// connection. The RST has a checksum if the packet had one.
 #[inline]
 pub fn reset_for(header: &Header) -> Option<Header> {
     if header.has(flags::RST) {

@@ -334,7 +334,8 @@ fn an_idle_connection_lasts() {
     pair.run_for(3_600 * S);
     assert_eq!(pair.sides[A].state(), State::Established);
     assert_eq!(pair.sides[B].state(), State::Established);
-    // Both ends together send at most two probes per minute, and each probe is answered.
+    // In this hour, both ends together send at most two probes per minute, and each probe is
+    // answered.
     assert!(pair.log.len() <= 2 * 2 * 60 + 2, "{}", pair.log.len());
     pair.send(A, b"still there");
     pair.settle();

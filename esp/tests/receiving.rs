@@ -252,7 +252,8 @@ fn acknowledgements_are_never_acknowledged() {
 
 #[test]
 fn without_room_for_a_burst_acknowledgements_are_withheld() {
-    // R3: the queue has room for 25 packets, so once five are queued, no room for a burst is left.
+    // R3: the queue has room for 25 packets, and a burst has 21. When the acknowledgement after the
+    // announcement's is due, 11 packets are queued, so there is no room for another burst.
     let mut pair = sleeping(25);
     pair.send(A, &bytes(10_000, 1));
     pair.run_for(900 * MS);
@@ -272,7 +273,7 @@ fn without_room_for_a_burst_acknowledgements_are_withheld() {
 
 #[test]
 fn a_buffer_smaller_than_a_burst_has_room_while_a_quarter_of_it_is_in_use() {
-    // R3: there is room for 8 packets, but bursts have 21.
+    // R3: the queue has room for 8 packets, but a burst has 21.
     let mut pair = sleeping(8);
     let withheld: Vec<bool> = (0..3)
         .map(|_| {
@@ -407,7 +408,9 @@ fn packets_beyond_the_room_are_requested_later() {
 #[test]
 fn a_large_burst_does_not_outgrow_a_small_buffer() {
     // In this test, each message is one packet, and a hold acknowledges it. Holds open no window,
-    // so the sender sends only until its window ends.
+    // so the sender sends only until its window ends. The queue never holds more than `most`
+    // packets: `limit`, plus 64 or, if that is more, as many as `limit` again. The last buffer has
+    // room for all 3,000 packets, so nothing exceeds its limit.
     for (limit, most) in [(6, 6 + 64), (100, 100 + 100), (5_000, 5_000)] {
         let mut pair = Pair::new();
         for side in &mut pair.sides {

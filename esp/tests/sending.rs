@@ -214,7 +214,7 @@ fn a_dialogue_needs_no_acknowledgements_of_its_own() {
     pair.assert_intact();
     assert_eq!(pair.log.len(), 200, "{pair:?}");
     assert_eq!(pair.log.iter().filter(|s| s.is_pure_ack()).count(), 0);
-    // Only the very last packet needs an empty acknowledgement.
+    // The 200 messages acknowledge each other. Only the last one needs an empty acknowledgement.
     pair.settle();
     assert_eq!(pair.log.len(), 201);
 }
@@ -507,8 +507,8 @@ fn retransmissions_measure_no_round_trip() {
     pair.latency = 30 * MS;
     let mut pair = pair.establish();
     let first = timeout_of(&mut pair);
-    // There is one sample, so the timeout is the round trip plus four times a variation of half the
-    // round trip.
+    // There is one sample, a round trip of 60 ms. The timeout is this round trip plus four times
+    // its variation, which is at first half of the round trip.
     assert!((180 * MS..185 * MS).contains(&first), "{first}");
     for _ in 0..10 {
         assert_eq!(timeout_of(&mut pair), first);

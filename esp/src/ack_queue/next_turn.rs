@@ -59,8 +59,10 @@ impl NextTurn<'_> {
         match self.step {
             Step::Move => return Some(queue.move_from_backlog(slot, list)),
             Step::Concurrent => {
-                // A connection with a concurrent turn does not count as active. So treat it as
-                // overdue from the start, and give it a past epoch.
+                // Regular turns do not wait for a connection with a concurrent turn. So count the
+                // connection as overdue from the start: the queue does not wait for overdue
+                // connections. When the turn ends, the past epoch makes `end_turn` stop counting it
+                // as overdue.
                 epoch = epoch.wrapping_sub(1);
                 queue.overdue = queue.overdue.saturating_add(1);
                 queue.concurrent_since = Some(self.now);

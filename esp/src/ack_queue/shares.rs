@@ -22,9 +22,10 @@ pub const UNSCHEDULED: u16 = 42;
 /// connection. The peer then announces its first transmission with a [short](SHORT) packet.
 pub const CROWD: usize = 8;
 
-/// Number of payload bytes of a short announcement. A connection without a share starts a longer
-/// transmission with such a packet. A short announcement fits the shortest frame. So a port with a
-/// buffer of 128 KiB holds the announcements of 1,500 senders.
+/// Number of payload bytes of a short announcement: the most that the shortest frame has room for.
+/// A connection without a share announces a transmission of several packets in this way. A short
+/// announcement takes 84 bytes on the wire, so a switch port with a buffer of 128 KiB holds those
+/// of 1,500 senders.
 pub const SHORT: usize = 35;
 
 /// The minimum time after which a share of [`UNSCHEDULED`] lapses if its connection asks for no

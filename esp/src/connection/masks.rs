@@ -78,7 +78,8 @@ impl Connection {
             }
             return answered;
         }
-        // A client that got a cookie before our SYN|ACK does not know our nonce.
+        // A client that got a cookie before our SYN|ACK does not know our nonce, so its packets
+        // have the mask 0.
         let forgotten = mask == 0
             && !self.sender.is_open()
             && self.handshake == Handshake::Usual

@@ -67,7 +67,7 @@ impl Connection {
             && !self.liveness.has_probe()
     }
 
-    /// Returns the RST for a connection that our side has forgotten.
+    /// Returns the RST for a connection that our side has forgotten, if one is due.
     fn poll_challenged(&mut self) -> Option<Transmit> {
         let PendingReset::Challenged(header) = self.reset else {
             return None;
@@ -80,7 +80,7 @@ impl Connection {
         })
     }
 
-    /// Returns the last packets of a closed connection.
+    /// Returns the next of the last packets that a closed connection sends, if there is one.
     fn poll_last(&mut self, now: Nanos) -> Option<Transmit> {
         if self.reset == PendingReset::Unread {
             self.reset = PendingReset::None;
@@ -89,7 +89,8 @@ impl Connection {
         self.poll_ack(now)
     }
 
-    /// Returns an empty packet: an acknowledgement, a skip or a probe.
+    /// Returns the empty packet that is due, if there is one: an acknowledgement, a skip or a
+    /// probe.
     #[inline]
     fn poll_ack(&mut self, now: Nanos) -> Option<Transmit> {
         if let Some(kind) = self.receiver.ack_to_send() {

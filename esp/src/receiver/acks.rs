@@ -178,7 +178,7 @@ impl Receiver {
         }
     }
 
-    /// Returns the time at which the delayed acknowledgement is due.
+    /// Returns the time at which the delayed acknowledgement is due, if there is one.
     #[inline]
     pub(in super::super) fn ack_timer(&self) -> Option<Nanos> {
         match self.due {

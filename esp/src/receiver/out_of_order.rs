@@ -474,7 +474,8 @@ impl Receiver {
             || self.out_of_order.last_named.has(0)
     }
 
-    /// Returns the time from which missing packets count as lost, or as lost again.
+    /// Returns the time from which missing packets count as lost, or as lost again, if any are
+    /// missing.
     #[inline]
     pub(super) fn hole_timer(&self, config: &Config, rtt: &Rtt) -> Option<Nanos> {
         if self.out_of_order.active {
@@ -493,8 +494,8 @@ impl Receiver {
         )
     }
 
-    /// Returns the time from which missing packets count as lost. Before that time, they may be
-    /// merely late.
+    /// Returns the time from which the [late](OutOfOrder::late) packets count as lost, if there are
+    /// any. Before that time, they may be merely late.
     fn late_until(&self, config: &Config, rtt: &Rtt) -> Option<Nanos> {
         let late = !self.out_of_order.late().is_empty();
         let quarter = (self.round_trip(config, rtt).0 / 4).max(MICROSECOND);
@@ -502,7 +503,8 @@ impl Receiver {
         late.then(|| self.out_of_order.late_since.saturating_add(wait))
     }
 
-    /// Returns the time from which requested packets that have not arrived count as lost again.
+    /// Returns the time from which requested packets that have not arrived count as lost again, if
+    /// there are any.
     fn awaited_until(&self, config: &Config, rtt: &Rtt) -> Option<Nanos> {
         let awaited =
             !self.out_of_order.awaited.is_empty() && self.out_of_order.unanswered < MAX_UNANSWERED;

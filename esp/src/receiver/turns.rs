@@ -146,8 +146,8 @@ impl Receiver {
             return None;
         }
         if self.announced.is_some() {
-            // The packets directly after an announcement have a separate share of the port's
-            // buffer.
+            // The packets directly after an announcement do not count here: they have a separate
+            // share of the port's buffer.
             return Some(0);
         }
         let end = self.last_advertised.add(self.peer.window(config));

@@ -4,11 +4,12 @@
 //! split again.
 //!
 //! A number is never reused for other bytes, since the frame that first carried it may still be in
-//! flight. So the sender asks the receiver to *skip* the numbers from the first unacknowledged one
-//! to the last one sent. From then on the receiver rejects these numbers. The receiver's answer
-//! carries the number that the receiver expected before the skip: packets before this number are
-//! acknowledged, and later ones take new numbers. Until the answer arrives, the sender ignores
-//! other acknowledgement numbers, because they may count skipped packets.
+//! flight. Smaller packets with the same bytes therefore need new numbers. So the sender asks the
+//! receiver to *skip* the numbers from the first unacknowledged one to the last one sent. From then
+//! on the receiver rejects these numbers. The receiver's answer carries the number that the
+//! receiver expected before the skip: packets before this number are acknowledged, and later ones
+//! take new numbers. Until the answer arrives, the sender ignores other acknowledgement numbers,
+//! because they may count skipped packets.
 //!
 //! A receiver that does not support skips may still acknowledge everything, if it has received
 //! everything. If it has not acknowledged everything within [`FRAME_LIFE`], the connection ends.
