@@ -50,7 +50,8 @@ module! {
     authors: ["The enet authors"],
     description: "PF_ENET: datagrams (EDP) and reliable streams (ESP) straight on Ethernet",
     license: "GPL",
-    // The last two aliases load the module when a program opens a mapped socket.
+    // The last two aliases load the module when a program opens a mapped socket, which is a socket
+    // of `AF_INET` or `AF_INET6` with the protocol `IPPROTO_ENET` (259).
     alias: ["net-pf-28", "net-pf-2-proto-259-type-1", "net-pf-10-proto-259-type-1"],
 }
 

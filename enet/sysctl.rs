@@ -4,8 +4,8 @@
 //!
 //! The four numbers of the window are checked and stored together in one word. Concurrent writers
 //! therefore cannot produce a combination that the check would refuse, and packet processing never
-//! sees half of a change. Each time is an independent word. A counter of changes tells connections
-//! when to read the settings again.
+//! sees half of a change. Each setting that is a time depends on no other setting, and has a word
+//! of its own. A counter of changes tells connections when to read the settings again.
 
 use crate::net::errno::prelude::*;
 use crate::{
@@ -25,8 +25,9 @@ const BURST_LENGTH: RangeInclusive<u16> = 1..=0x7fff;
 /// The largest permitted value, in packets, of a `burst_length_max` that exceeds `burst_length`. A
 /// grant takes one byte on the wire.
 const MOST_GRANTED: u16 = 0xff;
-/// Range of `round_trip_time`, in microseconds. Below 10, every packet would be requested again
-/// while it is still in flight. After 1 s, the peer may be considered dead.
+/// Range of `round_trip_time`, in microseconds. With less than 10, every packet would be requested
+/// again while it is still in flight. With more than 1 s, the peer might count as dead before a
+/// missing packet is requested.
 const ROUND_TRIP_TIME: RangeInclusive<u32> = 10..=1_000_000;
 /// Range of `retransmission_time_min`, in microseconds: at least twice the delay of an
 /// acknowledgement that waits for data, and at most a second.

@@ -3,7 +3,8 @@
 //! The numbers of the user interface, which are the same as in `af_enet.h`.
 
 /// Protocol number of `AF_INET` and `AF_INET6` for streams that behave like TCP's. Protocol numbers
-/// on the wire end at 255; above 255, the kernel uses 256 and 262, and accepts numbers up to 262.
+/// on the wire end at 255. Above that, the kernel accepts the numbers up to 262 and uses only 256
+/// and 262 itself, so this number is free.
 pub(crate) const IPPROTO_ENET: u16 = 259;
 /// Level of socket options of both protocols: "EP" in ASCII.
 pub(crate) const SOL_EP: i32 = 0x4550;

@@ -202,7 +202,7 @@ impl<P: Protocol, L: Link> Table<P, L> {
         self.buckets.get((hash & self.mask) as usize)
     }
 
-    /// Returns the [`Membership`] of the sockets in this table.
+    /// Returns the address of the first bucket, by which a [`Membership`] identifies this table.
     #[inline]
     fn id(&self) -> *mut Bucket {
         self.buckets.as_ptr().cast_mut()

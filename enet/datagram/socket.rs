@@ -231,7 +231,8 @@ impl Operations for Edp {
             return msg.put_report(sock, len, SOL_EP, EP_RECVERR);
         }
         if sock.receives_nothing() && !sock.has_error() {
-            // Without its device the socket can receive nothing more.
+            // Without its device the socket can receive nothing more, so the call fails and does
+            // not wait.
             sock.shared().device.check(sock.net(), tie(sock))?;
         }
         let Some((skb, offset)) = call.next_datagram(flags)? else {

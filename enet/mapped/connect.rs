@@ -146,8 +146,8 @@ fn attempt<M: Mapped>(
     let record = &companion.record;
     let sock = companion.sock();
     if sock.shared().front.is_some() {
-        // The socket has listened before. So its companion, the ESP socket of the descriptor,
-        // cannot open a connection.
+        // The companion, which is the ESP socket of the descriptor, was created when the socket
+        // listened (`front`). Such a companion cannot open a connection.
         return Err(Failure::Tcp(Statistic::MappedTcpOption));
     }
     NetState::of(sock.net()).sysctl.limit_buffers(sock);
@@ -510,8 +510,8 @@ fn give_up_asking<M: Mapped>(
     let record = &companion.record;
     let sock = companion.sock();
     NetState::of(sock.net()).mapped_askers.leave(sock);
-    // With this flag, calls of other threads wait until the choice of the protocol is unlocked,
-    // after TCP's `connect` has run. Without it, they would see a socket that is not connecting.
+    // Because of `note_news`, calls of other threads lock the choice of the protocol, and so wait
+    // until TCP's `connect` has run. Otherwise they would see a socket that is not connecting.
     sock.shared().asking.note_news();
     match (failure, &mut *attempt) {
         (Failure::Tcp(reason), Some(attempt)) => switch(call, attempt, reason),
@@ -585,8 +585,9 @@ pub(super) fn give_up<M: Mapped>(
     if phase == Phase::Asking {
         // A call that waits gets `ECONNRESET`, as it does in TCP while TCP's SYN is in flight.
         let sock = companion.sock();
-        // The error below wakes calls. With this flag they examine the attempt, and so wait until
-        // the choice of the protocol is unlocked.
+        // The error below wakes the calls that wait for the attempt. Because of `note_news`, they
+        // examine the attempt again. For this they lock the choice of the protocol, and so wait
+        // until this call unlocks it.
         sock.shared().asking.note_news();
         call.report_error(ECONNRESET);
         NetState::of(sock.net()).mapped_askers.leave(sock);

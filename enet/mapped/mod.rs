@@ -160,8 +160,8 @@ impl Streams for Mapped {
             return Ok(());
         }
         net_state.sysctl.limit_buffers(companion.sock());
-        // As for TCP, the kernel has already limited `backlog` to `net.core.somaxconn`. The
-        // companion has this further bound.
+        // The kernel has already limited `backlog` to `net.core.somaxconn`, as it does for TCP. The
+        // accept queue of a companion has a second bound: `u16::MAX`.
         let most = backlog.min(u16::MAX.into());
         if socket::listen_as_companion(&call.on(companion), most).is_ok() {
             companion.record.set_phase(Phase::Listening);
@@ -359,8 +359,9 @@ fn disconnect<'a>(
     let asked = companion.record.phase() == Phase::Asking;
     let result = Esp::connect(&call.on(companion), &NOTHING, true);
     if asked {
-        // The error below wakes calls. With this flag they examine the attempt, and so wait until
-        // the choice of the protocol is unlocked.
+        // The error below wakes the calls that wait for the attempt. Because of `note_news`, they
+        // examine the attempt again. For this they lock the choice of the protocol, and so wait
+        // until this call unlocks it.
         companion.sock().shared().asking.note_news();
         // A TCP socket whose SYN is in flight reports the same error if it is disconnected.
         call.report_error(ECONNRESET);

@@ -36,9 +36,9 @@ use crate::{
 };
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// The longest wait for a neighbour's Ethernet address, in nanoseconds. The kernel repeats its
-/// request for the address after a second. TCP's SYN would also wait for the address, and would
-/// fail after about three seconds.
+/// The longest wait for a neighbour's Ethernet address, in nanoseconds. It suffices for one
+/// repetition of the kernel's request for the address, which follows after a second. TCP's SYN
+/// would also wait for the address, and would fail after about three seconds.
 const NEIGHBOUR_WAIT: u64 = 1_500_000_000;
 
 /// A connection waits this many times as long for a host's answer if a rule names the host.
@@ -104,7 +104,8 @@ pub(super) struct Query {
 
 impl Query {
     /// Sends the query. If `names` is set, first announces this host's Ethernet address to the
-    /// peer. With IPv6, the peer may know this host only by another IP address.
+    /// peer. This is needed with IPv6, where the peer may have learnt the Ethernet address for
+    /// another IP address of this host only.
     pub(super) fn send(self, net_state: &NetState, net: &Net) {
         let section = rcu::Read::enter();
         if let Some(device) = Device::find(net, self.to.ifindex, &section) {

@@ -62,8 +62,8 @@ impl Rule {
         let (network, bits) = words.next()?.split_once('/')?;
         let (first, last) = words.next()?.split_once('-')?;
         let network: IpAddr = network.parse().ok()?;
-        // IPv4 peers are compared in IPv4 form, so a rule with an IPv4-mapped address matches no
-        // peer.
+        // A rule with an IPv4-mapped IPv6 address is rejected. It would match no peer, because IPv4
+        // peers are compared in IPv4 form.
         if network.to_canonical() != network {
             return None;
         }

@@ -25,14 +25,14 @@ pub(super) trait Offspring: Protocol {
 /// A reference to the queue. The listener and each child hold one.
 pub(super) type SharedQueue<P> = Arc<BhLock<Queue<P>>>;
 
-/// The list of children in SYN_RECV.
+/// Index of the list of children in SYN_RECV.
 const HALF_OPEN: usize = 0;
-/// The list of established connections, in the order of establishment.
+/// Index of the list of established connections, which are in the order of establishment.
 const READY: usize = 1;
 
 /// SYNs are answered with cookies once half-open children have filled the backlog for this long, in
 /// nanoseconds. A burst of clients needs no cookies, because the clients complete their handshakes
-/// sooner, and retransmit SYNs that were dropped.
+/// within this time, and retransmit SYNs that were dropped.
 const GRACE: u64 = 10_000_000;
 
 /// For this time after a cookie, in nanoseconds, further cookies are sent without waiting for
@@ -67,7 +67,8 @@ pub(super) struct Queue<P: Offspring> {
     limit: usize,
 }
 
-/// Maximum backlog; the kernel has already limited it to `net.core.somaxconn`.
+/// Upper bound of a list's limit. The kernel has already limited the backlog to
+/// `net.core.somaxconn`, but an administrator may raise that limit above this one.
 const MOST: usize = 65535;
 
 /// Returns how many half-open children, and how many established children, a backlog permits. Both
@@ -191,7 +192,7 @@ impl<P: Offspring> Queue<P> {
         }
     }
 
-    /// Removes the connection that has waited longest.
+    /// Removes and returns the connection that has waited longest, if there is one.
     pub(super) fn pop_ready(&mut self) -> Option<SockRef<P>> {
         self.ready = self.ready.checked_sub(1)?;
         self.publish();
@@ -205,12 +206,12 @@ impl<P: Offspring> Queue<P> {
         self.listener.take()
     }
 
-    /// Removes a child from a closed queue, if there is one.
+    /// Removes and returns a child of a closed queue, if there is one.
     pub(super) fn drain(&mut self) -> Option<SockRef<P>> {
         self.pop(HALF_OPEN).or_else(|| self.pop(READY))
     }
 
-    /// Removes the first child of a list from the queue.
+    /// Removes and returns the first child of a list, if there is one.
     fn pop(&mut self, list: usize) -> Option<SockRef<P>> {
         let child = self.children.pop(list)?;
         // The result is ignored, because `child` already has the list's reference.

@@ -346,8 +346,8 @@ impl<P: Scheduled> QueueEntry<P> {
 /// not have processed these packets yet, because a task may own a socket without running at the
 /// time.
 ///
-/// Devices whose indices are congruent modulo 16 share an entry, so a silent sender may be noticed
-/// a little later.
+/// Devices whose indices are congruent modulo 16 share an entry. Packets of one such device can
+/// hide for a while that nothing arrives at another.
 ///
 /// An entry is not updated for every packet, so that the processors that serve a device do not
 /// contend for the entry's cache line. So an entry may be up to [`GRAIN`] older than the last

@@ -61,7 +61,8 @@ pub(super) fn send(call: &Call<'_, Esp>, msg: &mut Message<'_>, len: usize) -> R
     }
     let mut timeout = call.send_timeout(flags & uapi::MSG_DONTWAIT != 0);
     let mut guard = call.sock().lock();
-    // If the write queue is not empty, earlier packets may be waiting for the window.
+    // If the write queue is not empty, earlier packets may be waiting for the window. Then the
+    // message may fit into the last of them.
     let queued = call.write_queued().load(Relaxed) != 0;
     if queued && joins_last(&mut guard, msg, len, flags) {
         return Ok(len);

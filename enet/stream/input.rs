@@ -194,7 +194,7 @@ fn mapped(skb: &Skb, header: &Header) -> Option<esp::Mapped> {
     options(skb).mapped
 }
 
-/// Returns the listener for a packet without a connection.
+/// Returns the listener for a packet without a connection, if there is one.
 #[inline]
 fn listener<'a>(
     net_state: &NetState,

@@ -55,12 +55,12 @@ impl<P: Offspring> Life<P> {
         self.parent = Some(parent);
     }
 
-    /// Returns the queue of a half-open child.
+    /// Returns the listener's queue, if the connection is a half-open child.
     pub(super) fn parent(&self) -> Option<&Parent<P>> {
         self.parent.as_ref()
     }
 
-    /// Removes and returns the queue of a half-open child.
+    /// Removes and returns the listener's queue, if the connection is a half-open child.
     pub(super) fn take_parent(&mut self) -> Option<Parent<P>> {
         self.parent.take()
     }
@@ -76,7 +76,7 @@ impl<P: Offspring> Life<P> {
         self.ended = Some(error);
     }
 
-    /// Returns the error that every call reports.
+    /// Returns the error that every call reports, if the connection ended with one.
     pub(super) fn ended(&self) -> Option<Error> {
         self.ended
     }

@@ -88,7 +88,7 @@ pub(super) fn hand_over(esp: &mut LockedEsp<'_>, outcome: &mut esp::Outcome, now
     }
 }
 
-/// Removes the first kept buffer.
+/// Removes and returns the first kept buffer, if there is one.
 fn take(esp: &mut LockedEsp<'_>) -> Option<Skb> {
     let skb = esp.out_of_order_queue().pop()?;
     charge(

@@ -84,7 +84,8 @@ pub(super) fn apply_outcome(esp: &mut LockedEsp<'_>, outcome: esp::Outcome, now:
         if failure == Failure::TimedOut {
             (connection.queue_entry.statistics()).count(Statistic::EspTimeouts);
         }
-        // A timeout while connecting does not count here, because the peer has never answered.
+        // Every later call reports a timeout, unless the connection timed out while connecting:
+        // then the peer has never answered, and only one call reports the error.
         let timed_out = failure == Failure::TimedOut && !is_connecting(before);
         let error = error_for(failure, before);
         if timed_out || failure == Failure::TooLarge {

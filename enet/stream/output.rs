@@ -73,7 +73,7 @@ fn ask_for_room(sock: &Sock<Esp>) {
     }
 }
 
-/// Returns the packet that the engine wants sent next.
+/// Returns the packet that the engine wants sent next, if there is one.
 #[inline]
 fn poll(connection: &mut Connection, now: u64) -> Option<Transmit> {
     let Connection {
@@ -363,7 +363,8 @@ pub(super) fn send_farewell(
 
 /// Answers a SYN with a cookie, and keeps no state.
 pub(super) fn send_cookie(device: &Device, to: Mac, answer: Header, records: Option<u32>) {
-    // A cookie does not preserve the SYN's option for selective requests.
+    // A cookie does not preserve the SYN's option for selective requests, so the answer does not
+    // offer them.
     let config = esp::Config {
         selective: false,
         ..NetState::of(device.net()).sysctl.config()

@@ -395,7 +395,7 @@ impl State {
         }
     }
 
-    /// Returns the queue of a listener's children.
+    /// Returns the queue of the listener's children, if the socket is a listener.
     #[inline]
     pub(super) fn listening(&self) -> Option<&SharedQueue<Esp>> {
         match &self.role {
@@ -421,7 +421,7 @@ impl State {
     }
 }
 
-/// Returns a locked socket and its connection.
+/// Returns a locked socket and its connection, if it has one.
 #[inline]
 pub(crate) fn parts<'a, 'b>(
     esp: &'b mut LockedEsp<'a>,

@@ -294,7 +294,7 @@ impl Esp {
         }
     }
 
-    /// Returns the socket to its initial state. Its options stay, and so does a port that `bind`
+    /// Resets the socket to its initial state. Its options stay, and so does a port that `bind`
     /// named. A listener stops listening. A connection ends with a reset.
     fn disconnect(guard: &mut Guard<'_, Self>) {
         Self::stop_listening(guard);

@@ -43,7 +43,8 @@ pub(super) fn refusal(level: c_int, name: c_int, is_v6: bool) -> Option<Error> {
 }
 
 /// Returns a function that gets an option's value from the companion's [`StreamInfo`]. TCP and IP
-/// report the values of these options only for their own connection.
+/// cannot report these values: TCP's socket has no connection while the companion has one. Returns
+/// `None` for any other option.
 pub(super) fn of_connection(
     level: c_int,
     name: c_int,

@@ -42,8 +42,8 @@ pub(super) use records::takes_record;
 /// The longest time for which `MSG_MORE` holds the last packet back, in nanoseconds, as in TCP.
 const CORK_NANOS: u64 = 200_000_000;
 
-/// Maximum number of acknowledged packets kept for reuse. A single acknowledgement frees fewer
-/// packets than that.
+/// Maximum number of acknowledged packets kept for reuse. An acknowledgement after the default
+/// number of packets (`packets_to_ack`) frees fewer than that.
 const MOST_SPARES: u16 = 32;
 
 /// Maximum number of packets in a write queue, as in the engine's `can_enqueue`.
@@ -435,11 +435,11 @@ impl Sending {
             flags: header.flags,
             ..note
         });
-        // If a device, or a receiver on this host, still holds an earlier transmission, the kernel
-        // copies the data for this clone.
+        // If a device, or a receiver on this host, still holds an earlier clone, `with_header`
+        // returns a copy of the packet and not another clone.
         //
-        // Most packets have neither checksum nor timestamp. The bitwise operators test this with a
-        // single branch.
+        // Most packets have neither checksum nor timestamp (`is_plain`). The bitwise operators test
+        // this with a single branch.
         #[allow(clippy::needless_bitwise_bool)]
         let is_plain = clones & !self.with_checksum & !self.stamped;
         if is_plain {
