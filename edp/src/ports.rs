@@ -63,7 +63,7 @@ pub fn candidates(offset: u16) -> impl Iterator<Item = u16> {
 /// Returns the port that is `offset` ports after the first port of the range, with wrap-around.
 fn start(range: &RangeInclusive<u16>, offset: u16) -> u16 {
     let (first, last) = (*range.start(), *range.end());
-    // A range is not empty, and its length is less than 2^16.
+    // A range is not empty, and its length is less than 2^16, so `length` does not wrap to 0.
     let length = last.wrapping_sub(first).wrapping_add(1);
     first.wrapping_add(offset.checked_rem(length).unwrap_or(0))
 }

@@ -96,7 +96,8 @@ pub(super) struct Acked {
     pub(super) fin: bool,
 }
 
-/// Maximum number of unacknowledged packets. Two numbers are reserved for the SYN and the FIN.
+/// Maximum number of unacknowledged packets. Of the 2^15 - 1 numbers that can be compared with the
+/// first one, two are reserved for the SYN and the FIN.
 const MOST_QUEUED: u16 = 0x7ffd;
 
 /// The packet whose round trip is being measured.
@@ -513,7 +514,8 @@ impl Sender {
     fn measure(&mut self, ack: Seq, rtt: &mut Rtt, now: Nanos) {
         if let Some(timed) = self.timed.filter(|t| t.seq.before(ack)) {
             let elapsed = now.saturating_sub(timed.sent_at);
-            // The peer may have delayed the acknowledgement to send it with data.
+            // The peer may have delayed the acknowledgement to send it with data. Then only bounds
+            // of the round trip are known.
             let delay = if timed.delayable { ACK_DELAY } else { 0 };
             rtt.sample_between(elapsed.saturating_sub(delay), elapsed);
             self.timed = None;

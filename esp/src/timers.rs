@@ -61,8 +61,8 @@ pub(super) const FRAME_LIFE: Nanos = 500 * MILLISECOND;
 
 /// Timeout of the first SYN and SYN|ACK.
 pub(super) const HANDSHAKE_TIMEOUT: Nanos = 200 * MILLISECOND;
-/// The number of times that a SYN is sent. Because timeouts double, the last timeout ends after
-/// 12.6 s.
+/// The number of times that a SYN is sent. Because timeouts double from [`HANDSHAKE_TIMEOUT`] on,
+/// the last timeout ends after 12.6 s.
 pub(super) const SYN_TRIES: u8 = 6;
 /// The number of times that a SYN|ACK is sent. The last timeout ends after 6.2 s.
 pub(super) const SYN_ACK_TRIES: u8 = 5;

@@ -62,8 +62,9 @@ const FULL_SPANS: u8 = 16;
 /// Rates are in bytes per 2^16 ns.
 const RATE_SHIFT: u32 = 16;
 
-/// Number of bytes that a packet has on the wire in addition to its payload. The shortest packet
-/// has [`SHORTEST`] bytes in total.
+/// Number of bytes that a packet has on the wire in addition to its payload: ESP's header (11),
+/// Ethernet's header and checksum (18), preamble and gap (20). The shortest packet has [`SHORTEST`]
+/// bytes in total.
 const FRAMING: u32 = 49;
 const SHORTEST: u32 = 84;
 

@@ -10,7 +10,8 @@ const HOSTS: usize = 64;
 const WAYS: usize = 4;
 const SETS: usize = HOSTS / WAYS;
 
-/// A host with more debt than this, in [`PARTS`], gets no first turns in advance.
+/// A host with more debt than this, in [`PARTS`], gets no first turn in advance: its debt would
+/// then exceed [`CREDIT`] turns.
 const MOST_DEBT: u8 = (CREDIT - 1) * PARTS;
 
 /// The trust that a host loses with an unused turn. A used turn restores 1.
@@ -145,7 +146,7 @@ impl Hosts {
     /// Returns the entry of a host, and creates it if necessary; `None` if there is no room.
     #[inline]
     pub(super) fn find(&mut self, key: u64, round: u32) -> Option<&mut Host> {
-        // Multiplicative hashing: the upper bits depend on all of the key.
+        // Multiplicative hashing: the upper bits of the product depend on all bits of the key.
         let hash = key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
         let set = (hash as usize % SETS).saturating_mul(WAYS);
         let set = self.0.get_mut(set..set.saturating_add(WAYS))?;

@@ -37,8 +37,8 @@ impl Receiver {
             self.begin(header);
         }
         self.unreported |= starts || ends;
-        // If packets after the end of this transmission are missing, an acknowledgement makes the
-        // sender continue at once.
+        // If packets after the end of this transmission are missing (`out_of_order`), the
+        // acknowledgement is due now, because it makes the sender continue at once.
         let out_of_order = ends && self.expected.before(self.seen);
         let filled = self.take_hole_filled();
         if (starts && !ends)

@@ -370,7 +370,8 @@ impl Grants {
             .saturating_add(packets);
         let payload = sample.payload.saturating_add(payload.into());
         let bytes = on_wire(packets, payload);
-        // Packets that the card has coalesced seem to arrive faster than the link allows.
+        // Packets that the card has coalesced seem to arrive faster than the link allows. So
+        // `elapsed` is at least the time that the link needs for them.
         let elapsed = elapsed.max(least_time(bytes, self.link));
         self.rate_sample = Some(RateSample {
             packets,
