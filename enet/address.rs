@@ -45,7 +45,8 @@ impl Address {
         if u16::from_ne_bytes([f0, f1]) != parameters::family() {
             return Err(EAFNOSUPPORT);
         }
-        // Programs written for the first version of the C header leave the length zero.
+        // Programs written for the first version of the C header leave the length zero, so 0 is
+        // valid, too.
         if len != 0 && len != 6 {
             return Err(EINVAL);
         }

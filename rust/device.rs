@@ -244,8 +244,8 @@ impl Device {
         // SAFETY: The function takes over the buffer. It requires that hard interrupts are enabled,
         // and they are. Bottom halves may be enabled or disabled.
         match unsafe { bindings::__dev_queue_xmit(skb.into_raw(), ptr::null_mut()) } {
-            // NET_XMIT_SUCCESS: the frame was sent. NET_XMIT_CN: it was sent, with a congestion
-            // warning.
+            // 0 (NET_XMIT_SUCCESS): the frame was sent. 2 (NET_XMIT_CN): it was sent, with a
+            // congestion warning.
             0 | 2 => Ok(()),
             code if code < 0 => Err(Error::from_errno(code)),
             _ => Err(ENOBUFS),

@@ -390,8 +390,8 @@ H(struct sk_buff *, skb_cut, (struct sk_buff *skb, netdev_features_t features), 
 H(bool, skb_is_usual_run, (const struct sk_buff *skb), return !skb_headlen(skb) && !skb_has_frag_list(skb) && !skb->encapsulation && !skb->destructor && !skb->pp_recycle && !skb_zcopy((struct sk_buff *)skb) && skb_frags_readable(skb))
 H(bool, takes_pages, (netdev_features_t features), return features & NETIF_F_SG)
 /*
- * Copies the metadata of `whole` to `part`, whose headers are at the same distance from the head,
- * so that the copied offsets are right.
+ * Copies the metadata of `whole` to `part`. The headers of both are at the same distance from the
+ * head, so the copied offsets are right.
  */
 H(void, skb_take_header, (struct sk_buff *part, const struct sk_buff *whole), skb_copy_header(part, whole); skb_shinfo(part)->gso_size = 0; skb_shinfo(part)->gso_segs = 0; skb_shinfo(part)->gso_type = 0)
 

@@ -102,7 +102,7 @@ impl<P: Protocol> Call<'_, P> {
     /// `recv`.
     #[inline]
     pub(crate) fn suppress_data_signals(&self, suppress: bool) {
-        // The core's functions test this flag, too. Testing it here saves two calls for each
+        // The core's functions test `SOCK_FASYNC`, too. Testing it here saves two calls for each
         // message.
         if !self.has_flag(bindings::sock_flags_SOCK_FASYNC) {
             return;

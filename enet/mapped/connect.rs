@@ -157,7 +157,8 @@ fn attempt<M: Mapped>(
         return Ok(());
     }
     if call.ordered_state() != TcpState::Close as u8 {
-        // The socket already listens or connects over TCP. TCP's `connect` returns the error.
+        // The socket already listens or connects over TCP. So leave the call to TCP's `connect`,
+        // which returns the right error.
         return Err(Failure::Tcp(Statistic::MappedTcpError));
     }
     record.tell_again();
@@ -347,7 +348,7 @@ fn has_connection(net_state: &NetState, own: u16, plan: &Plan) -> bool {
         };
         let mut guard = other.lock_bh(softirq);
         let Some(esp) = guard.locked() else {
-            // A call owns the socket, and may be opening the connection.
+            // A call owns the socket and may be opening the connection, so count it as open.
             return true;
         };
         let ends = esp.state.mapped;

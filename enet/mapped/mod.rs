@@ -92,7 +92,7 @@ impl Streams for Mapped {
             None => call.connect(address, nonblocking),
             Some(companion) => {
                 // The decision (the choice of the protocol) is locked before the phase is read.
-                // Otherwise, TCP's SYN could replace ESP's in between.
+                // Otherwise, TCP's SYN could replace ESP's after the phase was read.
                 let mut attempt = companion.record.decide();
                 if is_taken(companion) {
                     disconnect(call, companion, &mut attempt)
@@ -385,7 +385,7 @@ fn listening_companion<'a>(call: &Call<'a>) -> Option<&'a Companion<Mapped>> {
     companion.filter(|companion| companion.sock().shared().front.is_some())
 }
 
-/// Gives `new` the ESP connection that has waited longest, if there is one.
+/// Gives `new` the ESP connection that has waited longest. Returns `false` if there is none.
 fn accept_of_esp(
     call: &Call<'_>,
     companion: &Companion<Mapped>,

@@ -48,10 +48,11 @@ pub(crate) fn tell(net_state: &NetState, ifindex: u32) {
             }
         });
     };
-    // Repeats until a walk finds no connection, because a walk may miss some. The loop ends because
-    // connections created from now on already count as informed: see `begin`. A connection may be
-    // listed during the walk. Then either the walk finds it, or the connection sees the new state
-    // when it examines the device. The fences that guarantee this are in `Map`.
+    // Repeats until a walk finds no connection that must still be informed, because a walk may miss
+    // some. The loop ends because connections created from now on already count as informed: see
+    // `begin`. A connection may be listed during the walk. Then either the walk finds it, or the
+    // connection sees the new state when it examines the device. The fences that guarantee this are
+    // in `Map`.
     while net_state.esp_connections.for_each_held(is_new, tell) {}
 }
 

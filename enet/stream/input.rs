@@ -133,8 +133,8 @@ fn pass_to(
     net_state: &NetState,
     softirq: Softirq<'_>,
 ) {
-    // A filter that shortens a packet would remove bytes from the stream, so it can only drop
-    // packets.
+    // A filter that shortens a packet would remove bytes from the stream. So a shortened packet is
+    // dropped, like a rejected one.
     let whole = skb.len();
     if !sock.filter(&mut skb, HEADER_LEN) || skb.len() != whole {
         sock.count_drop();
@@ -754,7 +754,7 @@ fn spawn(
     }
     sock.start_flow();
     if !queue.lock().put(sock) {
-        // The listener has closed after it admitted the child.
+        // The listener has closed after it admitted the child, so the child's connection ends.
         if let Some(connection) = esp.state.connection() {
             let _ = connection.engine.abort();
         }

@@ -351,8 +351,8 @@ impl Chosen {
     }
 
     /// Returns whether a listener's connection has checksums if the peer does not ask for them. The
-    /// link speed does not matter here, because both ends of a link have the same speed, and the
-    /// peer has already taken it into account.
+    /// link speed does not matter here (0 stands for an unknown one), because both ends of a link
+    /// have the same speed, and the peer has already taken it into account.
     pub(super) fn sums(&self, settings: &Settings) -> bool {
         self.sums_at(settings, 0)
     }
@@ -451,7 +451,8 @@ pub(crate) fn tie(sock: &Sock<Esp>) -> u32 {
         return INTERFACE_ANY;
     }
     let state = sock.tcp_state();
-    // A listener may still have the address of a peer that refused an earlier `connect`.
+    // A listener may still have the address of a peer that refused an earlier `connect`. This
+    // address must not tie the listener to a device.
     let peer = if state == TcpState::Listen as u8 {
         INTERFACE_ANY
     } else {

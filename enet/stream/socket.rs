@@ -43,7 +43,7 @@ use crate::{
 use core::sync::atomic::Ordering::Relaxed;
 
 /// Number of times that the SYN of a mapped connection is sent. With the value 2, an attempt to
-/// connect ends after 0.6 s.
+/// connect ends after 0.6 s, since the timeouts are 0.2 and 0.4 s.
 const MAPPED_SYN_TRIES: u8 = 2;
 
 static VTABLE: Vtable<Esp> = Vtable::new(b"ESP");
@@ -234,7 +234,8 @@ impl Esp {
             engine.use_records(largest);
         }
         let mapped = esp.state.mapped.as_mut().map(|mapped| {
-            // TCP is the fallback of a mapped connection, and must not be delayed.
+            // TCP is the fallback of a mapped connection. The number of SYNs is limited, so that a
+            // silent peer does not delay TCP for long.
             engine.set_syn_tries(MAPPED_SYN_TRIES);
             if mapped.source.port == 0 {
                 mapped.source.port = port;
@@ -573,7 +574,8 @@ impl Operations for Esp {
         let sock = call.sock();
         let state = sock.tcp_state();
         if state == TcpState::Listen as u8 {
-            // The length of the accept queue can be read without the socket's lock.
+            // For a listener, `unread` has the length of the accept queue, which can be read
+            // without the socket's lock.
             let mut ready = 0;
             if sock.shared().unread.count() > 0 {
                 ready |= READABLE;

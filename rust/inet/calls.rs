@@ -272,7 +272,8 @@ pub(super) unsafe extern "C" fn shutdown<M: Streams>(
             }
             _ => {
                 let result = by_tcp!(call, shutdown(socket, how));
-                // The state is loaded after TCP's own call: see `StreamCall::ordered_state`.
+                // `look_at_listener` loads the state of TCP's socket after TCP's own call: see
+                // `StreamCall::ordered_state`.
                 if let Some(companion) = call.companion() {
                     M::look_at_listener(&call, companion);
                 }
@@ -409,7 +410,8 @@ pub(super) unsafe extern "C" fn recvmsg<M: Streams>(
     if flags & uapi::MSG_ERRQUEUE != 0 {
         return receive_report(&call, message, len, flags);
     }
-    // TCP does not wait for urgent data. A socket that is still connecting has none.
+    // TCP does not wait for urgent data. A socket that is still connecting has none, so the call
+    // fails.
     if flags & uapi::MSG_OOB != 0 && served(&call).0 == Backend::Pending {
         return EINVAL.to_errno();
     }

@@ -65,7 +65,8 @@ impl<M: Streams> StreamCall<'_, M> {
     pub(super) fn apply(&self, companion: &Companion<M>, level: c_int, name: c_int) {
         match (level, name as c_uint) {
             (SOL_TCP, bindings::TCP_USER_TIMEOUT) => self.adopt_user_timeout(companion),
-            // `IP_TOS` also sets the priority of the socket's packets, which the companion copies.
+            // Setting `IP_TOS` also changes the priority of the socket's packets, which `adopt`
+            // copies to the companion.
             (SOL_IP, bindings::IP_TOS) => self.adopt(companion),
             (SOL_TCP, bindings::TCP_CORK) if !self.is_corked() => {
                 M::Protocol::no_more(&companion.sock);

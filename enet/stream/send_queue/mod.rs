@@ -46,7 +46,8 @@ const CORK_NANOS: u64 = 200_000_000;
 /// number of packets (`packets_to_ack`) frees fewer than that.
 const MOST_SPARES: u16 = 32;
 
-/// Maximum number of packets in a write queue, as in the engine's `can_enqueue`.
+/// Maximum number of packets in a write queue, the same as in the engine (see
+/// `esp::Connection::can_enqueue`).
 const MOST_QUEUED: u16 = 0x7ffd;
 
 /// A device that needs this much headroom counts as a tunnel, since a tunnel adds at least Ethernet
