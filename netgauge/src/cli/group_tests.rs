@@ -104,8 +104,8 @@ fn all_are_those_that_have_streams() {
         names("-x one-many -m all --netns a,b"),
         ["tcp", "esp", "unix", "tipc"].map(|name| (name, true))
     );
-    // With `-m all`, a run leaves out a transport that does not work. TCP must work here, because
-    // the command line names a congestion control.
+    // With `-m all`, transports are optional (`true`): a run leaves out those that do not work.
+    // `--congestion` asks for TCP, which has a congestion control, so TCP is not optional.
     assert_eq!(
         names("-x many-one -m all --congestion reno --netns a,b")[..2],
         [("tcp", false), ("esp", true)]

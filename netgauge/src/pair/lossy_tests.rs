@@ -89,9 +89,10 @@ fn measure(
 ) -> Vec<Row> {
     let (one, two) = UnixDatagram::pair().unwrap();
     let (mut control, other) = controls();
-    // The follower's time limit may be shorter than the leader's, as it is in the server. It may
-    // also be longer, if a user chooses so. In a test without losses, both limits are so long that
-    // a busy host causes no loss.
+    // `look_around` is the follower's time limit, and `timeout` is the leader's. Outside of tests,
+    // the follower's limit is fixed, and a user may choose a shorter or a longer one for the leader.
+    // The period `u32::MAX` means that no datagram is dropped. If neither side drops any, both limits
+    // are the same long time, so that a busy host causes no loss.
     let look_around = match periods {
         [u32::MAX, u32::MAX] => timeout,
         _ => Duration::from_millis(60),
@@ -147,8 +148,8 @@ fn losses_for(pattern: &str) -> Vec<(u64, [u32; 2])> {
 fn lost_datagrams_are_counted() {
     for pattern in patterns() {
         for (size, periods) in losses_for(pattern.info.name) {
-            // On a busy host, a train takes longer than the shorter timeout, so logp is tested only
-            // with the longer one.
+            // On a busy host, a train of messages (logp) takes longer than 30 ms, so logp is tested
+            // only with 200 ms.
             let timeouts: &[u64] = if pattern.info.name == "logp" {
                 &[200]
             } else {

@@ -414,7 +414,8 @@ mod tests {
         ] {
             assert!(svg.contains(text), "{text}: {svg}");
         }
-        // The three lines and their three legend entries have marks. Each mark is a polygon.
+        // Each mark is a polygon. Each of the three lines has a mark at its five points, and one in
+        // its legend entry.
         assert_eq!(svg.matches("<polygon").count(), 3 * (5 + 1));
     }
 

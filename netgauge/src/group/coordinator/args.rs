@@ -19,8 +19,8 @@ use crate::sizes::{parse_ranges, split_unit};
 const MANY: &str =
     "Many participants (one-many, many-one, all-to-all, bisection, loaded-latency, esp-params)";
 
-/// The longest pause that option `--pause` accepts, milliseconds. The limit is needed because the
-/// server gives up after some time without data.
+/// The longest pause that option `--pause` accepts, milliseconds. The limit is needed because a
+/// server that receives nothing for a time (option `--give-up`) gives up, even during a pause.
 const MOST_PAUSE: i64 = 1000;
 
 /// The maximum number of values in one range, such as `1-8`. No run has time for so many.

@@ -410,7 +410,8 @@ impl Group {
         Ok(Some((who, heard)))
     }
 
-    /// Waits until the connection of one of `whom` is readable.
+    /// Waits until the connection of one of `whom` is readable, and returns that participant.
+    /// Returns `None` after `timeout`.
     fn wait(&mut self, whom: &[usize], timeout: Option<Duration>) -> Result<Option<usize>> {
         let remotes = &self.remotes;
         let control = |who: &usize| &remotes[*who].control;

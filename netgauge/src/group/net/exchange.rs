@@ -43,8 +43,8 @@ pub struct Span {
     /// receives nothing.
     pub received_ns: u64,
     /// Jain's index of fairness, which compares how many bytes had arrived from each member when
-    /// the message of the fastest member was complete. Set only at member 0, and only if all
-    /// members send to it.
+    /// the message of the fastest member was complete. Only member 0 has this value, and only if
+    /// all members send to it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fairness: Option<f64>,
 }

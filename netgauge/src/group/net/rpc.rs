@@ -64,14 +64,14 @@ pub struct RpcSeries {
 /// The results of a member.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RpcTimes {
-    /// Set by the caller: the times that its calls took, nanoseconds.
+    /// In the caller's results, the times that its calls took, nanoseconds.
     pub times_ns: Vec<u64>,
-    /// Set by the server: the number of bytes that arrived from all streams during the calls.
+    /// In the server's results, the number of bytes that arrived from all streams during the calls.
     pub bytes: u64,
-    /// Set by the server: the duration of all calls together, nanoseconds.
+    /// In the server's results, the duration of all calls together, nanoseconds.
     pub ns: u64,
-    /// Set by the server: the longest time for which one of the streams delivered no data during
-    /// the calls, nanoseconds.
+    /// In the server's results, the longest time for which one of the streams delivered no data
+    /// during the calls, nanoseconds.
     pub longest_pause_ns: u64,
 }
 

@@ -116,7 +116,7 @@ impl Worker {
         }))
     }
 
-    /// Does rounds of messages.
+    /// Does rounds of messages. Returns `None` if the coordinator has interrupted them.
     fn exchange(
         &mut self,
         series: Series,
@@ -133,7 +133,7 @@ impl Worker {
     }
 
     /// Runs this member's part of the calls. The member makes the calls, replies to them, or sends
-    /// a stream.
+    /// a stream. Returns `None` if the coordinator has interrupted the calls.
     fn call(&mut self, series: RpcSeries, control: &mut Control) -> Result<Option<Answer>> {
         let (member, give_up) = self.member(series.series)?;
         control.send(&Message::Answer(Answer::Ready))?;
@@ -177,7 +177,8 @@ impl Worker {
         Ok((member, self.options.give_up))
     }
 
-    /// Becomes a member that is connected with others.
+    /// Becomes a member that is connected with others. Returns `None` if the coordinator has sent
+    /// something in the meantime.
     fn join(
         &mut self,
         opening: Opening,
