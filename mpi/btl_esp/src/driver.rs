@@ -53,7 +53,7 @@ pub fn set_error_callback(callback: mca_btl_base_module_error_cb_fn_t) {
     *ON_ERROR.lock().expect("panics abort") = callback;
 }
 
-/// Returns the index of the interface to which a module belongs.
+/// Returns the index of the interface to which a module belongs; `None` for an unknown module.
 pub fn number(module: *mut mca_btl_base_module_t) -> Option<usize> {
     let mut modules = MODULES.get()?.iter();
     modules.position(|known| known.load(Ordering::Relaxed) == module)

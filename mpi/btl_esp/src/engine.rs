@@ -193,7 +193,8 @@ impl<P: Payload> Engine<P> {
         self.peers[peer].introduced = true;
     }
 
-    /// Returns the link to `peer` for messages that are sent through the local interface `module`.
+    /// Returns the link to `peer` for messages that are sent through the local interface `module`;
+    /// `None` if this interface does not reach the peer.
     pub fn endpoint(&self, peer: Name, module: usize) -> Option<LinkId> {
         let peer = &self.peers[*self.names.get(&peer)?];
         let mut links = peer.links.iter().copied();
@@ -228,7 +229,8 @@ impl<P: Payload> Engine<P> {
         })
     }
 
-    /// Returns a usable link to the peer of `link`, other than `link`.
+    /// Returns a usable link to the peer of `link`, other than `link`; `None` if there is no such
+    /// link.
     fn substitute(&self, link: LinkId) -> Option<LinkId> {
         let usable = |other: &LinkId| *other != link && self.can_carry(*other);
         let others = &self.peers[self.links[link].peer].links;

@@ -114,7 +114,8 @@ fn bind(address: SocketAddr) -> rustix::io::Result<TcpListener> {
         SocketAddr::V6(_) => AddressFamily::INET6,
     };
     let socket = net::socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
-    // A restarted server must not wait for the end of its old connections.
+    // Without this option, a restarted server could not bind to its port while connections of its
+    // predecessor still exist, for instance in TIME_WAIT.
     sockopt::set_socket_reuseaddr(&socket, true)?;
     if address.is_ipv6() && address.ip().is_unspecified() {
         sockopt::set_ipv6_v6only(&socket, false)?;

@@ -9,7 +9,8 @@ use std::fs;
 pub fn missing() -> String {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let release = release.trim();
-    // The index of depmod. Without an index, modprobe finds no module either.
+    // `modules.dep` is the index that depmod makes and modprobe searches. If it cannot be read,
+    // modprobe finds no module, so it counts as empty.
     let index = fs::read_to_string(format!("/lib/modules/{release}/modules.dep"));
     explain(release, &index.unwrap_or_default())
 }

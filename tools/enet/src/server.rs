@@ -131,8 +131,9 @@ impl Clients {
                 Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
                 Err(error) => {
                     output::message(format_args!("accepting a client: {error}"));
-                    // The next attempt would fail at once, too, so the oldest client makes room. If
-                    // there is none, the wait prevents a busy loop.
+                    // The next `accept` would fail at once, too, for example for lack of
+                    // descriptors. So the oldest client is closed. If there is no client, the wait
+                    // prevents a busy loop.
                     if self.0.pop_front().is_none() {
                         thread::sleep(Duration::from_secs(1));
                     }

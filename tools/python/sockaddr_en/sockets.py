@@ -228,7 +228,8 @@ class Socket(socket.socket):
             except InterruptedError:
                 continue
             except BlockingIOError:
-                # If the socket has no timeout, SO_RCVTIMEO or SO_SNDTIMEO has expired.
+                # A socket with a timeout waits below. A non-blocking socket does not wait. If a
+                # blocking socket has no timeout, SO_RCVTIMEO or SO_SNDTIMEO has expired.
                 if not self.gettimeout():
                     raise
             self._wait(event, deadline)

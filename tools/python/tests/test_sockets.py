@@ -385,7 +385,7 @@ class WrongAddresses(WithoutModule):
             lambda address: asyncio.run(sockaddr_en.open_connection(address)),
             lambda address: asyncio.run(sockaddr_en.start_server(None, address)),
         ]
-        sockaddr_en.FAMILY = 39  # AF_NFC: a missing module is told later
+        sockaddr_en.FAMILY = 39  # AF_NFC: no socket can be opened, but addresses are checked first
         for number, call in enumerate(calls):
             for address in (5, None, ("eth0", 5), b"*:1", 1.5):
                 with self.subTest(number=number, address=address):

@@ -459,8 +459,8 @@ static inline int en_resolve(const struct sockaddr *ip, socklen_t length, struct
 		setsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, name, (socklen_t)strlen(name));
 	found = connect(fd, ip, length) < 0 || send(fd, "", 0, 0) < 0 ? -1 : 0;
 	/*
-	 * The kernel sends three requests, one per second. If it has no entry after a third of a
-	 * second, it has sent the packet to a router.
+	 * The kernel sends three requests, one per second; 175 pauses take 3.5 seconds. If the
+	 * kernel has no entry after a third of a second, it has sent the packet to a router.
 	 */
 	for (tries = 0; !found && tries < 175; tries++) {
 		nanosleep(&pause, NULL);

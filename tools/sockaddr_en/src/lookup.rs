@@ -240,7 +240,8 @@ pub fn lookup_ip(ip: IpAddr, interface: Option<u32>) -> Result<(MacAddr, u32), L
     if is_link_local && interface.is_none() {
         return Err(LookupError::NoInterfaceGiven(ip));
     }
-    // Without this check, the packet would follow the routes, and no answer would be found.
+    // The interface must exist. Otherwise `poke` could not bind to it, the packet would leave by
+    // another interface, and `find` would find no entry of this one.
     if let Some(index) = interface {
         interface_name(index).map_err(|_| LookupError::NoInterface(index.to_string()))?;
     }

@@ -154,7 +154,8 @@ pub(crate) fn role_here(ip: IpAddr) -> io::Result<Option<Role>> {
         let RouteNetlinkMessage::NewAddress(message) = answer else {
             return;
         };
-        // On a point-to-point link `Local` is this host's address and `Address` is the peer's.
+        // On a point-to-point link, the attribute `Local` (IFA_LOCAL) is this host's address, and
+        // `Address` (IFA_ADDRESS) is the peer's. Elsewhere, both are this host's.
         let attributes = || message.attributes.iter();
         let local = attributes().find_map(|attribute| match attribute {
             AddressAttribute::Local(own) => Some(*own),
@@ -167,7 +168,8 @@ pub(crate) fn role_here(ip: IpAddr) -> io::Result<Option<Role>> {
         if local.or(other) == Some(ip) {
             own = Some(Role::Own(message.header.index));
         }
-        // `Address` is in the network of `prefix_len`, also on a point-to-point link.
+        // `prefix_len` is the prefix of `other`, which is the attribute `Address`. On a
+        // point-to-point link, `local` may be outside of that network.
         broadcast |= is_broadcast(ip, other, message.header.prefix_len);
     })?;
     Ok(own.or(broadcast.then_some(Role::Broadcast)))

@@ -104,8 +104,8 @@ impl Settings {
         );
         if let Some(threshold) = self.ecn {
             // `red` averages the queue's length over two frames, so the threshold must exceed one
-            // frame. It computes with 31 bits, and the average takes one of them, so the threshold
-            // has an upper bound.
+            // frame. It stores twice the average in 31 bits, so the threshold must not exceed
+            // `MOST_ECN`.
             ensure!(
                 threshold.0 > frame,
                 "--ecn {threshold} is too low: at an MTU of {} a frame has {frame} bytes, and marks begin at {} or more",

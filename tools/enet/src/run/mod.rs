@@ -183,7 +183,8 @@ fn explain(error: Errno) -> anyhow::Error {
 fn preload() -> Result<PathBuf> {
     let named = env::var_os(PRELOAD_VARIABLE).filter(|path| !path.is_empty());
     if let Some(path) = named.map(PathBuf::from) {
-        // The loader would only warn of a file that it cannot open.
+        // The file is opened to fail early. The loader would only print a warning about a file that
+        // it cannot open, and the command would run over TCP.
         fs::File::open(&path)
             .with_context(|| format!("{PRELOAD_VARIABLE} names {}", path.display()))?;
         return Ok(path);
