@@ -7,8 +7,9 @@ use std::collections::BTreeSet;
 
 const DOCUMENT: &str = include_str!("../../../docs/sockets.md");
 
-/// Returns the rows of the table without their last column. The columns are the behaviour, the
-/// note, the note's value over TCP or UDP, its value over ESP or EDP, and the reason.
+/// Returns the rows of the table without their last column. Each row is about a note: a result that
+/// a behaviour observes, under a label. The columns are the behaviour's name, the note's label, the
+/// result over TCP or UDP, the result over ESP or EDP, and the reason for the difference.
 fn rows() -> BTreeSet<[String; 4]> {
     DOCUMENT
         .lines()

@@ -70,8 +70,10 @@ pub struct Endpoint {
     pub silent_after: u64,
     /// Whether the most recent packet that this end sent was lost.
     pub mute: bool,
-    /// Number of this end's spurious retransmission requests. A request is spurious if neither the
-    /// requested packet nor this end's most recent packet was lost.
+    /// Number of spurious retransmission requests that this end sent. A request is spurious if
+    /// neither the requested packet was lost, nor the packet that this end sent before the request.
+    /// The loss of that packet justifies the request: it may have been the acknowledgement that the
+    /// peer waits for, and the request acknowledges as well.
     pub spurious_requests: u64,
     /// The longest time that an acknowledgement waited in the ACK queue for its turn to be sent,
     /// and the largest number of turns that other connections had during one such wait.

@@ -151,9 +151,10 @@ pub struct Counts {
     pub duplicates: u64,
     /// Number of the receiver's retransmission requests.
     pub requests: u64,
-    /// Number of the receiver's spurious requests. A request is spurious if the requested packet
-    /// was neither lost nor discarded by the receiver, and the receiver's most recent packet to the
-    /// sender was not lost either.
+    /// Number of the receiver's spurious retransmission requests. A request is spurious if the
+    /// requested packet was neither lost nor discarded by the receiver, and if the packet that the
+    /// receiver sent to this sender before the request was not lost either. If it was lost, the
+    /// sender may be waiting for that acknowledgement, and the request acknowledges as well.
     pub spurious_requests: u64,
     /// How often the ACK queue ended a sender's turn (its permission to send) because the sender
     /// was silent.

@@ -101,8 +101,8 @@ fn short_messages_do_not_wait_behind_long_ones() {
             let line = beside(16, size, options);
             assert!(line.slowest <= slowest, "{line:?}");
             assert!(line.all >= 0.97 / 0.983, "{line:?}");
-            // While a stream waits, each other stream has at most one turn to send, and requests
-            // may have turns between these.
+            // While a stream waits, each of the 15 other streams has one turn to send at most.
+            // Requests have turns, too. This test allows 48 turns in all.
             assert!(line.most_turns <= 3 * 16, "{line:?}");
             assert!(line.longest_wait <= 35_000_000, "{line:?}");
         }
@@ -153,9 +153,9 @@ fn all_to_all_on_up_to_32_hosts_drops_nothing() {
     }
 }
 
-/// If messages of 32 KiB start within a millisecond, the packets of two windows, and those that
-/// senders may send without a turn, can fill the port's buffer completely. The next frame is then
-/// dropped.
+/// If all messages of 32 KiB start within one millisecond, a port's buffer can become completely
+/// full. It then holds the packets of two windows, and the packets that senders may send without a
+/// turn. The next frame is dropped.
 #[test]
 fn messages_that_all_begin_within_a_millisecond_drop_one_frame_of_a_million() {
     let lines = (1..=6).flat_map(|seed| all_to_all(1_000_000, seed, &[32 << 10]));
@@ -181,8 +181,9 @@ fn no_retransmission_is_requested_without_a_loss() {
         (GIGABIT, 128 << 10, (21, 10, 1)),
         (10 * GIGABIT, 256 << 10, (64, 32, 1)),
         (100 * GIGABIT, 2 << 20, (256, 96, 1)),
-        // In this case, the receiver lets the next sender send after one packet of a window of
-        // eight. So the rest of the windows queues in the port.
+        // In this case, a turn permits a sender to send eight packets, but the receiver gives the
+        // next sender its turn after the first of them. So the windows overlap, and most of their
+        // packets queue in the port.
         (GIGABIT, 128 << 10, (8, 1, 1)),
     ];
     for (bits, buffer, parameters) in links {
@@ -210,8 +211,8 @@ fn a_port_is_filled_by_the_announcements_and_not_by_the_turns() {
 #[test]
 fn a_port_too_small_for_the_announcements_drops_and_loses_nothing() {
     let mut fixed = gigabit(64);
-    // Use fixed windows. If the receiver grants windows, announcements (the first packets of
-    // transmissions) are short, and take less of the buffer.
+    // Windows are fixed here, so that announcements (the first packets of transmissions) are long
+    // and fill the buffer. If the receiver granted larger windows, announcements would be short.
     fixed.esp.burst_length_max = fixed.esp.burst_length;
     let summary = measure(fixed, 256 << 10, 1);
     assert!(summary.counts.drops > 0, "{summary:?}");
@@ -251,7 +252,8 @@ fn a_thousand_senders_are_served() {
     );
     assert_eq!(fits.counts.drops, 0);
     assert!(fits.waiting > 900, "almost all wait at once: {fits:?}");
-    // If each sender sends two packets at once, they exceed the port's buffer.
+    // Here, each sender may send one packet after its announcement, before it has a turn. The
+    // 2,000 packets exceed the port's buffer.
     let drops = measure(
         setup(1_000, 100 * GIGABIT, 2 << 20, (256, 96, 1)),
         64 << 10,
@@ -304,8 +306,8 @@ fn the_same_seed_gives_the_same_result() {
 /// senders' windows require.
 #[test]
 fn senders_with_smaller_windows_than_the_receiver_expects_are_as_fast() {
-    // With a window of two packets, it matters whether the packets are acknowledged together or one
-    // by one, so less goodput is required.
+    // With a window of two packets, goodput depends on whether the packets are acknowledged
+    // together or one by one. So in the last case, half of the goodput is enough.
     for (burst, to_ack, part) in [(21, 32, 0.9), (8, 10, 0.9), (21, 96, 0.9), (2, 32, 0.5)] {
         for senders in [1, 2, 8, 32] {
             let mut setup = setup(senders, GIGABIT, 128 << 10, (burst, burst / 2, 1));
@@ -320,8 +322,8 @@ fn senders_with_smaller_windows_than_the_receiver_expects_are_as_fast() {
             let summary = measure(setup, 1 << 20, 2);
             let what = format!("{burst} against {to_ack}, N = {senders}: {summary:?}");
             assert_eq!(summary.counts.drops, 0, "{what}");
-            // With a window of two packets, a sender may time out once. At that time it has not yet
-            // measured how long it waits for its turn among many senders.
+            // With a window of two packets, the test allows each sender one timeout: a sender may
+            // time out before it has measured how long it waits for its turn among many senders.
             let timeouts = if burst == 2 { senders as u64 } else { 0 };
             assert!(summary.counts.retransmissions <= timeouts, "{what}");
             assert!(
@@ -333,8 +335,9 @@ fn senders_with_smaller_windows_than_the_receiver_expects_are_as_fast() {
     }
 }
 
-/// A long queue delays packets but loses none. So at most one request per sender is allowed:
-/// retransmissions would lengthen the queue.
+/// The port's buffer (`DEEP`) is so large that it drops no packet. Packets that wait in it are only
+/// late, and if senders retransmitted them, the queue would become longer. This test tolerates one
+/// retransmission request per sender, and as many retransmissions as there are packets.
 #[test]
 fn a_slow_line_carries_everything_about_once() {
     const DEEP: u32 = 1 << 30;

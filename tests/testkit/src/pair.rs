@@ -498,8 +498,9 @@ impl Host for Pair {
         (&mut side.device, &mut side.socket)
     }
 
-    /// Arms the timer. Also checks `earliest_new_deadline`: if the armed timer expires before the
-    /// time that it returns, no new deadline may be earlier than the timer.
+    /// Arms the timer. Also checks the time that `earliest_new_deadline` returns: if the timer is
+    /// already armed for that time or an earlier one, the engine must have no deadline before the
+    /// timer's expiry.
     fn arm(&mut self, id: usize) {
         let now = self.now;
         let side = &mut self.sides[id];

@@ -22,7 +22,8 @@ pub trait Payload: Clone + Default {
     fn append(&mut self, next: Self);
 }
 
-// `Vec` does not implement `Payload`, because taking its first bytes moves all remaining bytes.
+// `VecDeque` implements `Payload`, and `Vec` does not: `take` removes the first bytes, and a `Vec`
+// would move all remaining bytes to the front.
 impl Payload for VecDeque<u8> {
     fn len(&self) -> usize {
         self.len()

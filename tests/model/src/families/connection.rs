@@ -368,7 +368,8 @@ pub fn close(scale: Scale) -> Family {
         for messages in scale.of(2, 3, &[&[][..], &[1], &[3], &[2, 2]]) {
             for answer in scale.of(2, 2, &[&[][..], &[1], &[3]]) {
                 if sends == Close::Abandoned && !answer.is_empty() {
-                    // No program reads the data any more, so a RST is correct.
+                    // This combination is left out: after close(2), no program reads the answer, so
+                    // a RST would be correct and no fault.
                     continue;
                 }
                 let programs = [

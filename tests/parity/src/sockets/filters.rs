@@ -202,7 +202,8 @@ fn stream_filter_of_a_listener_holds_for_its_connections(
 }
 
 fn stream_filter_refuses_everybody(side: &Side<'_>, trace: &Trace) -> Outcome {
-    // On a busy machine, TCP may retransmit the SYN more than once before the filter is detached.
+    // The attempt must not fail before the filter is detached, which may take long on a busy
+    // machine. So TCP may retransmit the SYN six times.
     side.lab.a.tcp_tries(6)?;
     let listener = side.listener(7, 4)?;
     attach(&listener, &[keep(0)])?;

@@ -225,8 +225,8 @@ fn waiting(side: &Side<'_>, port: u16, count: usize) -> anyhow::Result<Vec<Socke
 
 /// Connects to a listener that does not answer the SYN, because its accept queue is full.
 fn finds_no_room(side: &Side<'_>, trace: &Trace, what: &str, port: u16) -> anyhow::Result<Socket> {
-    // On a busy machine, the queue may get room only after TCP has sent a second SYN. So TCP may
-    // retransmit the SYN more often.
+    // The attempt must not fail before the caller makes room in the queue, which may take long on a
+    // busy machine. So TCP may retransmit the SYN six times.
     side.lab.a.tcp_tries(6)?;
     let late = side.socket(&side.lab.a)?;
     late.set_timeout(libc::SO_SNDTIMEO, std::time::Duration::from_millis(200))?;

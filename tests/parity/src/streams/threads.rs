@@ -174,8 +174,8 @@ fn stream_threads_open_and_close(side: &Side<'_>, trace: &Trace) -> Outcome {
         })
     };
     let call = || {
-        // Making a socket enters the host's namespace, so the sockets are made here and not in the
-        // threads.
+        // To make a socket, `side.socket` moves the calling thread into the host's network
+        // namespace and back. The sockets are made here, so that the threads need not do this.
         let sockets: Vec<Socket> = (0..4 * ROUNDS)
             .map(|_| side.socket(&side.lab.a))
             .collect::<Result<_>>()?;

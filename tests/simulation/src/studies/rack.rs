@@ -4,8 +4,8 @@
 //! at least a share of the possible rate, or at most a multiple of the ideal time.
 //!
 //! All cases have the default parameters. A card that coalesces interrupts delivers its collected
-//! packets one by one, but all at the same simulated time. The further savings of GRO are not
-//! simulated.
+//! packets one by one, but all at the same simulated time. GRO, which would merge these packets, is
+//! not simulated.
 
 use std::io::{self, Write};
 
