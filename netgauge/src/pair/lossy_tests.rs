@@ -90,9 +90,9 @@ fn measure(
     let (one, two) = UnixDatagram::pair().unwrap();
     let (mut control, other) = controls();
     // `look_around` is the follower's time limit, and `timeout` is the leader's. Outside of tests,
-    // the follower's limit is fixed, and a user may choose a shorter or a longer one for the leader.
-    // The period `u32::MAX` means that no datagram is dropped. If neither side drops any, both limits
-    // are the same long time, so that a busy host causes no loss.
+    // the follower's limit is fixed, and a user may choose a shorter or a longer one for the
+    // leader. The period `u32::MAX` means that no datagram is dropped. If neither side drops any,
+    // both limits are the same long time, so that a busy host causes no loss.
     let look_around = match periods {
         [u32::MAX, u32::MAX] => timeout,
         _ => Duration::from_millis(60),

@@ -210,8 +210,8 @@ impl Rounds {
         let interrupted = result.as_ref().is_err_and(is_interrupted);
         progress.advance(plan.sizes.len().saturating_sub(rows.len()) as u64);
         let measured = report.runs.iter().any(|run| run.transport == transport);
-        // If the first run of an optional transport has no row, and no participant is gone, then the
-        // transport does not work here. The report leaves it out.
+        // If the first run of an optional transport has no row, and no participant is gone, then
+        // the transport does not work here. The report leaves it out.
         let dispensable = medium.optional && rows.is_empty() && !interrupted && !measured;
         let outcome = match result {
             Ok(()) => Outcome::Ok,

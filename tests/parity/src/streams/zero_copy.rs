@@ -306,9 +306,9 @@ fn stream_zero_copy_by_uring(trace: &Trace, (client, server): Pair) -> Outcome {
     none_left(&client)
 }
 
-/// The ring holds the pages of a registered buffer, and the packets hold no references of their own.
-/// After each zero-copy send, this test sends copied bytes. These may join such a packet, which then
-/// needs a reference to each of its pages.
+/// The ring holds the pages of a registered buffer, and the packets hold no references of their
+/// own. After each zero-copy send, this test sends copied bytes. These may join such a packet,
+/// which then needs a reference to each of its pages.
 fn stream_zero_copy_of_a_registered_buffer(trace: &Trace, (connected, accepted): Pair) -> Outcome {
     const PART: usize = 30_000;
     const PARTS: usize = 20;
