@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! Code finds a socket in a map, and assumes that it could take a reference to the socket. But the
-//! socket's reference count may already be zero, and the socket would be freed twice.
+//! socket's reference count may already be zero. If the count were raised and lowered again, the
+//! socket would be freed twice.
 
 use crate::net::map::{Key, Map};
 use crate::net::rcu;

@@ -36,8 +36,8 @@ struct Device {
     slots: [Slot; SENDERS],
     lists: [VecDeque<usize>; LISTS],
     now: Nanos,
-    /// The later of two times: when the lists became non-empty, and when the most recent turn was
-    /// given.
+    /// The later of two times: when the lists of waiting senders became non-empty, and when the
+    /// most recent turn was given.
     moved: Nanos,
 }
 

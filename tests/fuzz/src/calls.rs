@@ -27,7 +27,8 @@ enum Event {
     Flush,
     /// The device receives packets of other connections.
     Busy,
-    /// The caller grants or refuses the requested turn.
+    /// The caller gives the connection the turn that it requests (the permission to let the peer
+    /// send), or makes it wait.
     Turn(bool),
     Close,
     ReceiveShutdown,
@@ -169,11 +170,12 @@ struct World {
     last_device_rx: Nanos,
     /// The sequence number that the peer sends next, once its SYN has been received.
     expected: Option<Seq>,
-    /// The sequence number that follows the highest one sent.
+    /// The sequence number that follows the highest one that the engine has sent.
     high: Seq,
-    /// The highest acknowledgement received. The window begins at this number.
+    /// The highest acknowledgement that the engine has received. The engine's window begins at this
+    /// number.
     granted: Seq,
-    /// The largest window received in a grant.
+    /// The largest window that the engine has received in a grant.
     largest_grant: u16,
 }
 
@@ -236,8 +238,8 @@ impl World {
         let acknowledges = header.has(flags::ACK) && !header.has(flags::RST) && answers;
         let hold = header.len == 0 && header.flags == flags::ACK | flags::TXS;
         // A skip asks the peer to count numbers as used that it has not received. Until the peer
-        // has answered, an acknowledgement of all numbers may count only skipped ones. So it does
-        // not open the window.
+        // has answered, an acknowledgement of all numbers may count only skipped ones. So such an
+        // acknowledgement does not open the window.
         let doubted = paused && header.ack == self.high && !outcome.cut;
         let hold = hold || doubted || header.is_skipped();
         if acknowledges && !refused && !hold && self.granted.before(header.ack) {

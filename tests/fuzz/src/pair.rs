@@ -19,7 +19,8 @@ enum Event {
     Read(bool, u8),
     Sleep(bool),
     Close(bool),
-    /// Loses a later packet. `Twice` repeats a later packet, and `Late` delays a later packet.
+    /// Loses one of the packets that one side sends next. `Twice` repeats one of them, and `Late`
+    /// delays one.
     Lose(bool, u8),
     Twice(bool, u8),
     Late(bool, u8, u8),
@@ -33,7 +34,7 @@ enum Event {
     Reader(bool, bool),
     /// Sets whether sockets of another device hold the turn (the permission to let a peer send).
     Turn(bool, bool),
-    /// Makes all later packets of one side smaller by this number of bytes.
+    /// Makes the packets of one side smaller by this number of bytes from now on.
     Shrink(bool, u8),
 }
 
@@ -73,15 +74,16 @@ type Faults = Rc<RefCell<[VecDeque<Fate>; 2]>>;
 /// because an engine ends its connection when the peer is silent for too long.
 const MOST_FAULTS: usize = 60;
 
-/// The window that one side has opened for the other side, according to the packets on the wire.
+/// The window that one side (the opener) has opened for the other side (the user), according to the
+/// packets on the wire.
 struct Window {
     burst: u16,
     initial: u16,
-    /// The highest acknowledgement received from the peer. The window begins at this number.
+    /// The highest acknowledgement from the opener. The window begins at this number.
     granted: Option<Seq>,
-    /// The sequence number that follows the numbers that the peer skipped most recently.
+    /// The sequence number that follows the numbers that the user skipped most recently.
     skipped: Option<Seq>,
-    /// The sequence number that follows the highest one sent.
+    /// The sequence number that follows the highest one that the user has sent.
     high: Option<Seq>,
     /// The sequence number of the most recent new packet with TXS, the flag of a packet that starts
     /// a transmission.
@@ -100,7 +102,7 @@ impl Window {
         }
     }
 
-    /// Processes a packet from the peer, which may open the window.
+    /// Processes a packet from the opener, which may open the window further.
     fn open(&mut self, header: &Header) {
         if header.is_skipped() {
             if self.skipped != Some(header.seq) {
@@ -121,7 +123,7 @@ impl Window {
         {
             self.granted = Some(header.ack);
             if header.is_grant() {
-                // The peer may still use an earlier grant.
+                // The user may still use an earlier grant, so the larger numbers count.
                 let [start, window] = header.len.to_be_bytes();
                 self.initial = self.initial.max(start.into());
                 self.burst = self.burst.max(window.into());
@@ -130,9 +132,8 @@ impl Window {
         }
     }
 
-    /// Checks a packet from the side that uses the window. If `recut` is set, data that were sent
-    /// before may be sent again under higher numbers, so a number does not show whether a packet is
-    /// new.
+    /// Checks a packet from the user of the window. If `recut` is set, data that were sent before
+    /// may be sent again under higher numbers, so a number does not show whether a packet is new.
     fn pass(&mut self, header: &Header, recut: bool) {
         if header.payload() == 0 || header.has(flags::SYN) || header.names_missing() {
             return;
@@ -244,7 +245,8 @@ impl Stage {
                 let at = side(from);
                 let mss = pair.sides[at].mss;
                 if !pair.sides[1 - at].sends_options {
-                    // The peer does not accept skips, so the connection may end.
+                    // A peer without options accepts no skips (packets that advance the expected
+                    // number). Smaller packets could then end the connection, so the size stays.
                     return;
                 }
                 *self.recut.borrow_mut() = true;

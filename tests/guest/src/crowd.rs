@@ -147,8 +147,8 @@ impl Crowd {
 
     /// Returns the cost of half a round trip of one byte, in nanoseconds. The result is the average
     /// over `connections` connections, which are chosen evenly from all open connections and used
-    /// one after the other. If the guest's clock counts instructions, the result is the number of
-    /// instructions that both ends together execute.
+    /// one after the other. If the guest's clock counts instructions, a nanosecond is an
+    /// instruction, and the result includes the instructions of both ends.
     ///
     /// # Errors
     /// If a call fails.

@@ -46,7 +46,7 @@ impl HeldPage {
     /// If the kernel refuses it.
     pub fn new(length: usize, held: usize) -> Result<Self> {
         ensure!(length % PAGE == 0 && held % PAGE == 0 && held < length);
-        // `poll` works only on a non-blocking descriptor.
+        // `poll(2)` works on a userfaultfd only if the descriptor is non-blocking.
         let flags = libc::O_CLOEXEC | libc::O_NONBLOCK;
         // SAFETY: The call takes only flags.
         let fd = check(unsafe { libc::syscall(libc::SYS_userfaultfd, flags) });

@@ -35,7 +35,8 @@ pub fn stream(host: &Host, family: i32, protocol: i32) -> Result<Socket> {
 }
 
 /// Makes each host learn that the other accepts mapped connections, by a first connection in each
-/// direction. Both connections send a query but do not wait for its answer, so TCP carries them.
+/// direction. Each connection sends the query from whose answer its host learns this. Neither waits
+/// for the answer, so TCP carries both.
 ///
 /// # Errors
 /// When a call fails, or a host gets no answer to its query.

@@ -129,8 +129,8 @@ pub fn clock_counts(counts: bool) {
     COUNTED.store(counts, Ordering::Relaxed);
 }
 
-/// Returns how long a fixed computation takes in this guest at present. The result is [`ALONE`] if
-/// the processors do no other work.
+/// Returns how long a fixed computation takes in this guest at present, in percent of the time on
+/// processors that do no other work ([`ALONE`]).
 fn slowness() -> u32 {
     static MEASURED: Mutex<Option<(Instant, u32)>> = Mutex::new(None);
     if COUNTED.load(Ordering::Relaxed) {
@@ -172,8 +172,9 @@ fn measure() -> [Duration; PIECES] {
     })
 }
 
-/// Returns the slowness that `pieces` show. The shortest piece ran within one time slice of the
-/// host's scheduler; longer pieces waited for a slice.
+/// Returns the slowness that `pieces` show: their average time, in percent of the shortest. The
+/// shortest piece ran within one time slice of the host's scheduler; longer pieces waited for a
+/// slice.
 fn slowness_of(pieces: &[Duration]) -> u32 {
     let sum: Duration = pieces.iter().sum();
     let least = pieces.iter().min().map_or(0, Duration::as_nanos);

@@ -25,8 +25,8 @@ pub fn stay() -> Result<()> {
 
 /// Switches off all processors but the first, until the value is dropped. Frames that different
 /// processors handle can overtake each other: a tunnel, for instance, has a queue of received
-/// frames on each processor. A pinned thread does not prevent this, since timers may expire
-/// elsewhere.
+/// frames on each processor. Pinning a thread does not prevent this, because timers may expire, and
+/// send frames, on other processors.
 ///
 /// # Errors
 /// If a processor cannot be switched off.
@@ -38,8 +38,8 @@ pub fn alone() -> Result<Vec<Setting>> {
         .collect()
 }
 
-/// Returns whether softirqs run in tasks. A thread that such a task wakes may preempt the task on
-/// the same processor.
+/// Returns whether softirqs run in tasks, as in a kernel with PREEMPT_RT. A thread that such a task
+/// wakes may preempt the task on the same processor.
 pub fn has_softirq_tasks() -> Result<bool> {
     let version = fs::read_to_string("/proc/version").context("/proc/version")?;
     Ok(version.contains(" PREEMPT_RT "))

@@ -58,7 +58,8 @@ pub struct Report {
     pub times: [bool; 3],
     /// Number of bytes of the sent packet that came with the report.
     pub length: usize,
-    /// Number of bytes of the offender's address, and whether any of them is not 0.
+    /// Number of bytes of the offender's address (`SO_EE_OFFENDER`), and whether any of them is not
+    /// 0.
     pub offender: (usize, bool),
     /// `msg_flags` of the call that received the report.
     pub flags: i32,

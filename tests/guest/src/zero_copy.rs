@@ -25,7 +25,7 @@ pub fn switch(socket: &Socket, value: i32) -> Result<()> {
     socket.set_int_option(level, name, value)
 }
 
-/// Returns whether `MSG_ZEROCOPY` is honoured.
+/// Returns the option that says whether `MSG_ZEROCOPY` is honoured: 1 or 0.
 ///
 /// # Errors
 /// The call's errno.

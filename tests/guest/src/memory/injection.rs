@@ -83,7 +83,7 @@ impl Source {
 
     /// Makes allocations in this thread until the requested failure has happened.
     fn use_up(self) -> Result<()> {
-        // The file is opened first, because opening allocates too.
+        // Opening the file allocates. So it is opened before this thread's allocations may fail.
         let switch = File::options().write(true).open(MAKE_IT_FAIL)?;
         while self.times()? != 0 {
             switch.write_all_at(b"1", 0).context(MAKE_IT_FAIL)?;
@@ -172,8 +172,9 @@ impl Injection {
     /// If the kernel refuses the request.
     pub fn order(&self, source: Source, n: u32) -> Result<Order> {
         let order = Order(source);
-        // The kernel does not reset its counter of allocations. So this thread allocates until the
-        // counter is a multiple of `n`.
+        // With the interval `n`, an allocation fails when the kernel's counter of allocations
+        // reaches a multiple of `n`. The kernel does not reset this counter. So this thread first
+        // allocates until the counter is a multiple of `n`.
         source.require(None)?;
         source.set("interval", &n.to_string())?;
         source.set("task-filter", "Y")?;
