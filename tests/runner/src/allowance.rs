@@ -75,7 +75,7 @@ impl Turns {
     /// Returns the share of the wanted processor time that the process got; 1 if it wanted none.
     fn share_since(self, before: Self) -> f64 {
         // The times of a thread that has ended are missing in `self`, so a sum may be smaller than
-        // before.
+        // in `before`.
         let ran = self.ran.saturating_sub(before.ran) as f64;
         let wanted = ran + self.waited.saturating_sub(before.waited) as f64;
         if wanted > 0.0 {

@@ -19,16 +19,15 @@ const MOST: [(u64, f64); 2] = [(100, 900.0), (10_000, 2_500.0)];
 const MOST_STREAMS: u32 = 16;
 
 /// The least share of the port's rate that the payload of ESP's streams must have. If each question
-/// follows the previous answer without a pause, the payload of the questions counts, too. 0.983 is
-/// the largest possible share.
+/// follows the previous answer without a pause, the payload of the questions counts, too. The
+/// largest possible share is 0.983: 1489 bytes of payload in a frame of 1514 bytes.
 const LEAST_SHARE: f64 = 0.97;
 
-/// While a stream waits for its turn, each other stream may get at most this many turns. In a turn,
-/// the receiver permits a stream to send a burst. A turn also counts if the stream gets it because
-/// the waiting stream is skipped.
+/// The limit for a stream's longest pause: the time in which each stream gets this many turns. In a
+/// turn, the receiver permits a stream to send a burst.
 const MOST_TURNS: u32 = 4;
 
-/// The bits that a stream sends in a turn: 21 packets of 1514 bytes.
+/// The bits that a stream sends in a turn: a burst of 21 packets, each in a frame of 1514 bytes.
 const TURN: u32 = 21 * 1514 * 8;
 
 /// The results for one size of questions.

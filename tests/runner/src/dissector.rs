@@ -302,7 +302,7 @@ fn remarks(rows: &[Vec<String>]) -> Result<()> {
         let mut flags = u8::from_str_radix(row[11].trim_start_matches("0x"), 16).unwrap_or(0);
         let skipped = esp::flags::ACK | esp::flags::RRQ | esp::flags::TXS;
         if row[8].is_empty() || row[8] == "0" && flags & !esp::flags::CRC == skipped {
-            // This packet is not a request, but a grant, a skip, or the answer to a skip.
+            // A grant, a skip and the answer to a skip have the flag RRQ, but request nothing.
             flags &= !esp::flags::RRQ;
         }
         for (remark, bit) in [

@@ -23,8 +23,8 @@ use crate::scenarios;
 use crate::step;
 
 /// A guest that prints nothing for this long is ended. The client prints at every cut and in every
-/// minute. At the end, however, the client prints nothing until its last connections have ended.
-/// This may take as long as a connection is allowed to last.
+/// minute. At the end, however, the client prints nothing until its last connections have ended. A
+/// connection may last for 300 s (`LIMIT` in `tests/stress/src/endurance/lanes.rs`).
 const SILENCE: Duration = Duration::from_secs(600);
 
 /// Options of the endurance run.

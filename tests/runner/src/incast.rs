@@ -40,8 +40,8 @@ const LEAST_FAIRNESS: f64 = 0.97;
 const LEAST_FAIRNESS_OF_TWO_WINDOWS: f64 = 0.95;
 
 /// ESP is judged for up to this number of senders. Each sender first sends an announcement, the
-/// packet that starts a transmission. In a port with a buffer of 128 KiB, the announcements of 64
-/// senders would leave no room for a window of data.
+/// packet that starts a transmission. The announcements of 64 senders, a full packet each, take 95
+/// KiB of a port's buffer of 128 KiB. Little more than one window of data would fit behind them.
 const MOST_JUDGED: u32 = 32;
 
 /// The least goodput of a stream on a lossy cable, as a share of its goodput without loss.

@@ -18,8 +18,9 @@ use crate::layout::Layout;
 use crate::qemu::Clock;
 use crate::step;
 
-/// Number of packets that are sent during a round trip at 400 Mbit/s: the port and each host take
-/// some 30 us per frame. The rule for the plateau in `docs/flow-control.md` has the same number.
+/// Number of packets that are sent during a round trip at 400 Mbit/s, where the port and each host
+/// take some 30 us per frame. The rule for the plateau in `docs/flow-control.md` subtracts the same
+/// number from `burst_length`.
 const ROUND_TRIP: u32 = 4;
 
 /// The least goodput on the plateau, as a share of the goodput of the best cell.

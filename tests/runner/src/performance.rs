@@ -82,7 +82,7 @@ fn cable(guest: &mut Commands, results: &mut Results) -> Result<()> {
         to_server(guest, results, Topic::Buffers(kib), &[ESP])?;
     }
     long_cable(guest, results)?;
-    // From here on the windows are fixed, because `packets_to_ack` is set.
+    // `packets_to_ack` is not restored, because only TCP is measured after this loop.
     for value in ACKS {
         step::say(&format!("a cable: packets_to_ack {value}"));
         let command = format!("sysctl -q -w esp.packets_to_ack={value}");

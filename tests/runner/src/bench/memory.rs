@@ -267,7 +267,9 @@ struct Counter {
 }
 
 impl Counter {
-    /// Sets up the plugin of a guest that has not called the function [`MARK`] yet.
+    /// Makes the plugin record its totals at the function [`MARK`]. The guest must not have called
+    /// this function yet, because the plugin cannot mark an instruction that QEMU has already
+    /// translated.
     fn new(guest: &Commands, symbols: &Symbols) -> Result<Self> {
         let to = guest.counts()?;
         let from = BufReader::new(to.try_clone()?);
