@@ -458,7 +458,8 @@ impl Caller<'_> {
         } else {
             self.rng.i32(0..90)
         };
-        // SO_SNDBUFFORCE and SO_RCVBUFFORCE would let root allocate all memory.
+        // SO_SNDBUFFORCE (32) and SO_RCVBUFFORCE (33) would let root allocate all memory. SO_SNDBUF
+        // (7) takes their place.
         let name = if matches!(name, 32 | 33) { 7 } else { name };
         let value = match self.rng.u8(..5) {
             0 => words(&[self.rng.u64(..), self.rng.u64(..)]),

@@ -106,7 +106,8 @@ impl Client<'_> {
         }
     }
 
-    /// Returns the first lane (a thread of traffic) whose connection has lasted too long.
+    /// Returns the number of the first lane (a thread of traffic) whose connection has lasted too
+    /// long.
     pub fn overdue(&self) -> Option<usize> {
         let now = self.started.elapsed().as_millis() as u64;
         let limit = allow(LIMIT).as_millis() as u64;
