@@ -156,7 +156,7 @@ fn times(lab: &Lab) -> Outcome {
 fn filter(lab: &Lab) -> Outcome {
     let mut room = Room::new()?;
     let (a, b) = lab.edp_pair(622)?;
-    // BPF_RET | BPF_K: keep EDP's header and two bytes of payload.
+    // BPF_RET | BPF_K: keep 8 bytes, which are EDP's header and two bytes of payload.
     room.attach_filter(&b, &[(0x06, [0, 0], 8)])?;
     a.send(b"long", 0)?;
     await_events(&b, libc::POLLIN)?;
@@ -340,8 +340,8 @@ fn mapped(lab: &Lab) -> Outcome {
     let (server, _) = listening.accept(0)?;
     same(lab.a.counter("MappedActiveOpens")?, 1, "ESP's connections")?;
     let mut but = TIMES.map(|name| (libc::SOL_SOCKET, name)).to_vec();
-    // These options are left out, because their values change from call to call, or because the
-    // call does more than read a value.
+    // These options are left out. The values of `TCP_INFO` and `TCP_TIMESTAMP` change from call to
+    // call, and `TCP_ZEROCOPY_RECEIVE` (35) does more than read a value.
     for name in [libc::TCP_INFO, libc::TCP_TIMESTAMP, 35] {
         but.push((libc::SOL_TCP, name));
     }

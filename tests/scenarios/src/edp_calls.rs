@@ -92,7 +92,7 @@ fn full_buffer(lab: &Lab) -> Outcome {
         kept < 20,
         "{kept} datagrams of 1000 bytes fit into 4096 bytes"
     );
-    // The first datagrams are kept, and the later ones are dropped.
+    // The receive buffer keeps the datagrams that arrived first, and the others are dropped.
     for number in 0..kept as u8 {
         let (bytes, _) = take(&b)?;
         ensure!(bytes == [number; 1000], "datagram {number} is another");

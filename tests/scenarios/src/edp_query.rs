@@ -215,7 +215,8 @@ fn silent_peer(lab: &Lab) -> Outcome {
         "more than the device carries",
     )?;
     let queries = lab.a.counter("EdpOutQueries")?;
-    // A second query may leave after 11 s, and in a slow guest this test may take that long.
+    // A second query may leave after 11 s: the host waits 1 s for an answer, and then sends no
+    // query for 10 s. In a slow guest this test may take that long.
     let most = 1 + start.elapsed().as_secs() / 11;
     ensure!(
         (1..=most).contains(&queries.into()),

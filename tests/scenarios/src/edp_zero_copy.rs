@@ -40,7 +40,8 @@ fn ezdp_sends_are_completed(lab: &Lab) -> Outcome {
     for (number, length) in [1, 46, 1000, largest].into_iter().enumerate() {
         ensure!(a.send(&bytes[..length], 0)? == length);
         receives(&b, &bytes[..length])?;
-        // The veth pair's other end is on the same machine, so its receiver gets a copy.
+        // The receiver is on the same machine. The kernel copies the sender's pages before such a
+        // receiver gets them.
         let copies = completed_from(&a, number as u32, 1)?;
         ensure!(copies == Copies::All, "{copies:?} copied");
     }

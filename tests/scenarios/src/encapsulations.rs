@@ -55,7 +55,7 @@ enum Offloads {
     /// The device segments everything, like a veth pair.
     All,
     /// The device segments packets of tunnels, but not packets of SCTP or ESP. Both protocols need
-    /// the same feature of the device.
+    /// the device's feature `tx-sctp-segmentation`.
     Common,
     /// The device has no offloads. It segments nothing, computes no checksums, and accepts only
     /// packets whose bytes are contiguous.

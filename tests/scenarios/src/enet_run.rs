@@ -396,7 +396,8 @@ fn policy(lab: &Lab) -> Outcome {
     // This rule applies to a control group that no socket here belongs to.
     rule(lab, false, "deny 0.0.0.0/0 0-65535 4711")??;
     connect(true)?;
-    // The server's rules refuse the client, which falls back to TCP.
+    // The server's only rule allows another host, so the server refuses the client, which falls
+    // back to TCP.
     rule(lab, true, "allow 10.0.0.7/32 0-65535 0")??;
     connect(false)?;
     ensure!(lab.b.counter("MappedInPolicy")? == 1);
@@ -474,8 +475,8 @@ fn carriers(lab: &Lab) -> Outcome {
                 .collect::<Vec<_>>()
                 .join(" ")
         };
-        // The lines are in no particular order, because each processor has its own range of inode
-        // numbers.
+        // The file lists connections by inode number, and each processor assigns numbers from its
+        // own range. So the order of the lines is not predictable.
         let mut lines: Vec<_> = text.lines().skip(1).map(words).collect();
         lines.sort();
         Ok(lines)

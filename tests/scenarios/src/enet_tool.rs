@@ -589,7 +589,8 @@ fn no_module_there(lab: &Lab) -> Outcome {
     let check = ["lsmod | grep enet", "enet stats --all"];
     let there = ["10.0.0.2", "is there", "answers ARP"];
     ping_complains(&lab.a, "10.0.0.2", 1, &[&there[..], &check].concat())?;
-    // By now the neighbour table has an IP address for this Ethernet address.
+    // By now the neighbour table has an IP address for this Ethernet address, so the complaint can
+    // name the IP address.
     let target = format!("{}%{DEVICE}", print_mac(lab.b.mac));
     ping_complains(&lab.a, &target, 1, &[&there[..], &check].concat())?;
     // For a neighbour that was set by hand, the kernel sends no ARP request.

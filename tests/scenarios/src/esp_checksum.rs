@@ -140,7 +140,7 @@ fn every_packet(lab: &Lab) -> Outcome {
         lab.await_no_sockets()?;
         let mut flags = 0;
         let mut full = 0;
-        // The checksums of a connection contain a mask, a value that is added to them. The mask
+        // The checksums of a connection have a mask, a value that is XORed into them. The mask
         // stays the same until a side's sequence numbers wrap, at most once in each transfer.
         let mut first = BTreeMap::new();
         let mut masks = BTreeMap::new();

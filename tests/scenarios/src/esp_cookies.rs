@@ -260,7 +260,7 @@ fn lost_end(lab: &Lab) -> Outcome {
     let listener = lab.a.esp_listener(PORT, BACKLOG)?;
     flood(lab)?;
     let client = ended(lab, &listener, 1006)?;
-    // The server sent no data, and its FIN consumed one sequence number.
+    // The server has sent no data. Its SYN|ACK and its FIN took one sequence number each.
     let (end, acknowledged) = (client.isn.wrapping_add(2), client.answer.wrapping_add(2));
     client.send(flag::FIN | flag::ACK, end, acknowledged, &[])?;
     let reset = client.wait_for(|header| header.flags == flag::RST)?;

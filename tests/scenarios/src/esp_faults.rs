@@ -138,7 +138,7 @@ fn connections_on_bad_wire(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// The wire loses all frames for 3 s, which is less than any timeout of the protocol.
+/// The wire loses all frames for 3 s, which is too short a time to end a connection.
 fn interruption(lab: &Lab) -> Outcome {
     let (client, server) = lab.esp_pair(405)?;
     let message = random(2 * MIB, 405);

@@ -26,8 +26,8 @@ fn forget(wire: &PacketSocket, peer: &Host, host: &Host, last: &EspHeader) -> Re
     wire.send(&frame).context("a reset in another's name")
 }
 
-/// In this test data and a FIN reach a host that has forgotten the connection. So the sender must
-/// get an error instead of a clean end.
+/// In this test data and a FIN reach a host that has forgotten the connection. The data are lost,
+/// so the sender must get an error instead of a clean end.
 fn lost_data(lab: &Lab) -> Outcome {
     let wire = lab.a.packets(ETH_P_ESP)?;
     let (client, server) = lab.esp_pair(640)?;

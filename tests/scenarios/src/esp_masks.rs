@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! A mask is a number that is added to the checksums of ESP's packets. It is different for each
+//! A mask is a number that is XORed into the checksums of ESP's packets. It is different for each
 //! connection, and changes when sequence numbers wrap. So a frame of an earlier connection or wrap
 //! has a different mask, and is dropped. Packets keep their masks when they are merged into runs
 //! (several packets in one buffer), cut out of runs, and forwarded.

@@ -119,7 +119,8 @@ fn bounded(lab: &Lab) -> Outcome {
             .filter(|one| matches!(one, Ok(true)))
             .count()
     };
-    // The first connection that exceeds the limit is not reset.
+    // The connection with which the limit is first exceeded is not reset, so one connection does
+    // not count.
     eventually("enough resets", || {
         Ok((clients.len() - reset()).saturating_sub(1) * least <= most)
     })

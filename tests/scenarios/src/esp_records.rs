@@ -283,7 +283,8 @@ impl Peer {
         Ok(())
     }
 
-    /// Sends a probe, and waits until all packets are acknowledged.
+    /// Sends a probe (an empty packet with an earlier sequence number), and waits for the answer,
+    /// which acknowledges all packets.
     fn probe(&mut self) -> Outcome {
         let next = self.next;
         self.next = next.wrapping_sub(1);

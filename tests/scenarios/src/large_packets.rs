@@ -15,7 +15,7 @@ scenarios! {
 
 /// The number of bytes that a receive call takes. The call blocks on the first page of its buffer.
 const TAKEN: usize = 1024 * PAGE;
-/// The number of bytes that are sent after the first one.
+/// The number of bytes that are sent after a first byte, which starts the transfer.
 const SENT: usize = 8 << 20;
 
 /// A reader owns the socket while the first packets arrive in its backlog. When the reader

@@ -25,8 +25,8 @@ scenarios! {
     direct mapped_connection_tells_once_that_its_address_is_gone = address_gone;
 }
 
-/// Makes a socket drop packets without payload. A SYN still gets through, because its options count
-/// as payload.
+/// Makes a socket drop packets without payload, which have only the 11 bytes of ESP's header. A SYN
+/// still gets through, because its options count as payload.
 fn ignore_empty(socket: &Socket) -> Outcome {
     let program = [LOAD_LENGTH, if_larger(11), KEEP_ALL, keep(0)];
     attach(socket, &program)?;

@@ -182,8 +182,8 @@ fn silent(lab: &Lab) -> Outcome {
     };
     carried_by_esp([&first, by_esp])?;
     carried_by_tcp([&second, by_tcp])?;
-    // Host b did not answer the second SYN, and may have unloaded the module. So it gets a second
-    // query before the next attempt.
+    // Host b did not answer the second SYN. For all that host a knows, host b may have unloaded the
+    // module. So host a sends it a second query before the next attempt.
     lab.a.await_counter("EdpInAnswers", 1)?;
     let third = dial(&lab.a, MAPPED, 938);
     ensure!(third.is_err(), "nobody listens there");

@@ -55,7 +55,8 @@ const HEADERS: usize = 14 + EDP_HEADER;
 /// The longest setting of `mapped_wait`, microseconds.
 const LONGEST: u32 = 100_000;
 
-/// A rule that names the silent station. A connection to the station then waits up to a second.
+/// A rule that names the silent station. While this rule exists, a connection to the station waits
+/// ten times as long as `mapped_wait`: up to a second.
 const NAMES_NOBODY: &str = "allow 10.0.0.99/32 0-65535 0\n";
 
 /// Makes host a wait for the silent station as long as the settings allow. Returns a socket on host
@@ -450,8 +451,8 @@ fn trace(lab: &Lab, kind: (i32, i32)) -> Result<Vec<String>> {
 fn ends_alike(lab: &Lab) -> Outcome {
     addresses(lab)?;
     Knobs(&lab.a.namespace).set("mapped_wait", LONGEST)?;
-    // No host has this address. A mapped socket waits for 1.5 seconds before TCP connects, and
-    // TCP's own attempt stays unconnected for 3 seconds.
+    // No host has this address. A mapped socket waits for 1.5 seconds for the Ethernet address
+    // before TCP connects, and TCP's own attempt stays unconnected for 3 seconds.
     (lab.a.namespace).ip(&format!("neigh del 10.0.0.99 dev {DEVICE}\n"))?;
     let plain = trace(lab, PLAIN)?;
     let mapped = trace(lab, MAPPED)?;
@@ -507,7 +508,8 @@ fn abandoned(lab: &Lab) -> Outcome {
     const ATTEMPTS: usize = 1100;
     setrlimit(Resource::RLIMIT_NOFILE, 4096, 4096)?;
     addresses(lab)?;
-    // No host has this address, so each connection attempt waits for 1.5 seconds.
+    // No host has this address, so each connection attempt waits for the Ethernet address, for 1.5
+    // seconds.
     let attempts = (0..ATTEMPTS).map(|_| attempt(lab, 77, 816));
     let _left_alone = attempts.collect::<Result<Vec<_>>>()?;
     let before = lab.a.counter("MappedWaits")?;

@@ -27,8 +27,8 @@ const PATIENCE: i32 = 3000;
 /// The default of `mapped_wait`, microseconds.
 const WAIT: f64 = 1000.0;
 
-/// A mapped connection to a host without the module may take longer than a plain one by at most
-/// this share.
+/// The test allows a mapped connection to a host without the module to take longer than a plain one
+/// by this share.
 const MOST: f64 = 0.1;
 
 /// Returns two hosts on a switch. They compute TCP's checksums themselves, because the switch does

@@ -31,7 +31,7 @@ fn line(host: &Host, file: &str, port: u16) -> Result<Vec<String>> {
         .with_context(|| format!("port {port} is not listed in {text:?}"))
 }
 
-/// Returns the column under `name` in the header of `file`.
+/// Returns the position of the column `name` in the header of `file`, counted from 0.
 fn column(host: &Host, file: &str, name: &str) -> Result<usize> {
     let text = host.namespace.proc_net(file)?;
     let header = text.lines().next().context("no header")?;

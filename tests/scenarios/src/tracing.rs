@@ -324,7 +324,8 @@ fn drops(lab: &Lab) -> Outcome {
 fn resets(lab: &Lab) -> Outcome {
     let tracer = Tracer::start(&["enet"])?;
     let client = lab.a.esp()?;
-    // The refusal releases an autobound port, so bind the port explicitly.
+    // The events are found by the client's port. A refusal releases an autobound port, which would
+    // then be unknown, so bind the port explicitly.
     let port = PORT + 1;
     client.bind(&lab.a.here(port))?;
     refused(

@@ -89,8 +89,10 @@ fn hosts(kind: &Kind) -> Result<[Netns; 2]> {
          address 02:00:00:00:00:02 numtxqueues 2 numrxqueues 2 netns {}\n",
         b.path()
     ))?;
-    // The receiver gets the frames of one queue in their order, whichever processor sent them. A
-    // veth with TSO would hand them to the sending processor's queue instead.
+    // With TSO off at the sender and GRO on at the receiver, a veth device has a receive queue for
+    // each transmit queue of its peer. The frames of one transmit queue then arrive in order,
+    // whichever processors send them. With TSO on, each frame would go to the backlog queue of the
+    // processor that sends it, and could overtake frames that wait in another processor's backlog.
     a.run("ethtool", &["-K", "eth0", "tso", "off"])?;
     b.run("ethtool", &["-K", "eth0", "gro", "on"])?;
     for (host, (make, end)) in [&a, &b].into_iter().zip(kind.make.iter().zip(kind.ends)) {

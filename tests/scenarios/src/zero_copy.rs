@@ -298,8 +298,8 @@ fn listener_is_alone(lab: &Lab) -> Outcome {
     lab.b.await_proc("esp", |text| text.lines().count() <= 2)
 }
 
-/// A device may still have a frame that refers to the program's memory, so the module cannot be
-/// unloaded.
+/// A device may still have a frame that refers to the program's memory. Such a frame keeps its
+/// socket, even after the descriptor is closed, and the socket keeps the module loaded.
 fn module_goes() -> Outcome {
     let lab = Lab::new(Wiring::Direct)?;
     for host in [&lab.a, &lab.b] {
