@@ -500,7 +500,7 @@ impl Lab {
                 host.namespace.add_neighbour(index, address(*other), *mac)?;
             }
             // With one retransmission of the SYN, an attempt takes three seconds. Each further
-            // retransmission doubles that time.
+            // retransmission more than doubles that time.
             host.tcp_tries(1 + factor().ilog2())?;
         }
         Ok(())

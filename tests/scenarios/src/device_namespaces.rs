@@ -91,8 +91,8 @@ fn sockets_live_on() -> Outcome {
     Ok(())
 }
 
-/// Sends datagrams and a stream to port 896 of `there`, and reads a second stream from it, until a
-/// call fails.
+/// Sends datagrams and a stream to port 896 of `there`, and reads a second stream from `there`,
+/// until a call fails.
 fn flood(here: &Host, there: &Host) -> Outcome {
     let to = here.to(there, 896);
     let (out, back) = (here.esp_connected(&to)?, here.esp_connected(&to)?);

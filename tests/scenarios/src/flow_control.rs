@@ -164,8 +164,8 @@ impl HandMade {
     }
 }
 
-/// Checks that the silent sender delays the others only once. The receiver takes the silent
-/// sender's turn after [`HOLD`].
+/// Checks that the silent sender delays the others only once. The receiver takes the turn away from
+/// the silent sender after [`HOLD`].
 fn judge_delay(receiver: &Host, alone: Duration, together: Duration) -> Outcome {
     let overruns = receiver.counter(OVERRUNS)?;
     remark(&format!(
@@ -324,8 +324,8 @@ fn sleeping_reader() -> Outcome {
         };
         let listener = receiver.esp_listener(port, 4)?;
         if let Some(bytes) = room {
-            // This is less than a burst. An accepted socket inherits the listener's buffer sizes,
-            // as with TCP.
+            // A buffer of 8192 bytes holds less than a burst. An accepted socket inherits the
+            // listener's buffer sizes, as with TCP.
             listener.set_so(libc::SO_RCVBUF, bytes)?;
         }
         let (client, server) = sender.esp_pair_through(receiver, &listener, port)?;

@@ -68,7 +68,7 @@ impl Directory {
 
 impl Drop for Directory {
     fn drop(&mut self) {
-        // An error is ignored, because the guest's files are lost when the guest ends.
+        // An error is ignored: a directory that is left behind is lost when the guest ends.
         let _ = fs::remove_dir_all(&self.0);
     }
 }

@@ -357,7 +357,8 @@ fn rights() -> Outcome {
     Ok(())
 }
 
-/// Returns the blocks of the sample file: the heading, and the settings that are commented out.
+/// Returns the blocks of the sample file: for each, its heading and its settings, which are
+/// commented out.
 fn blocks() -> Vec<(&'static str, Vec<&'static str>)> {
     let sample = include_str!("../../../docs/sysctl.d/90-esp.conf");
     let blocks = sample.split("\n## ").skip(1).map(|block| {

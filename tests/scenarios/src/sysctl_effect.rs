@@ -111,8 +111,8 @@ fn receiver(lab: &Lab) -> Outcome {
 }
 
 /// The hosts have different settings, as during a roll-out, so that the sender's window ends before
-/// the receiver acknowledges. If the sender then waited for its timer, a burst would take a second,
-/// and the transfer minutes.
+/// the receiver acknowledges. A probe of the receiver must then open the next window. If the sender
+/// waited for its timer instead, a burst would take a second, and the transfer minutes.
 fn unequal(lab: &Lab) -> Outcome {
     let load = Load::of(8 << 20, 1 << 16, 81);
     let (here, there) = (Knobs(&lab.a.namespace), Knobs(&lab.b.namespace));
@@ -208,7 +208,7 @@ fn buffers(lab: &Lab) -> Outcome {
     let (client, server) = lab.esp_pair_through(&listener, 80)?;
     has(&client, set, "a connection made later")?;
     has(&server, set, "a connection accepted later")?;
-    // As always, accepted sockets inherit a buffer size that was set on the listener.
+    // Accepted sockets inherit a buffer size that was set on the listener.
     let (_other, server_of_fixed) = lab.esp_pair_through(&fixed, 81)?;
     has(
         &server_of_fixed,

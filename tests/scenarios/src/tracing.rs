@@ -98,7 +98,8 @@ fn over_losses(lab: &Lab) -> Result<(Socket, Socket)> {
 }
 
 fn requests(lab: &Lab) -> Outcome {
-    // Each event reports one buffer. A buffer that has a single segment is one packet.
+    // Each event reports one buffer. With a single segment in each buffer, the number of events is
+    // the number of packets.
     for host in [&lab.a, &lab.b] {
         host.namespace
             .run("ip", &["link", "set", DEVICE, "gso_max_segs", "1"])?;

@@ -82,9 +82,9 @@ impl fmt::Display for Accepted {
 /// How many acknowledgement numbers the host accepts in the busy connection: one for each packet in
 /// flight, and the number after the last of these packets.
 const IN_FLIGHT: u32 = WINDOW as u32 + 1;
-/// The number of plausible sequence numbers in an empty packet. They differ from the expected
-/// number by at most twice the largest window, in either direction. A probe makes one more number
-/// plausible.
+/// The number of plausible sequence numbers in an empty packet. These are the expected number, the
+/// numbers that differ from it by at most twice the largest window in either direction, and one
+/// more number for a probe.
 const PLAUSIBLE: u32 = 4 * LARGEST_WINDOW + 2;
 /// The counts for data without ACK. The host drops such data with any sequence number, so the first
 /// count is 0. The host does not check the acknowledgement number, so the second count includes all

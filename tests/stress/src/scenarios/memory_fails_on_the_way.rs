@@ -198,7 +198,7 @@ fn answers_of_port_0(lab: &Lab, injection: &Injection, bytes: &[u8]) -> Outcome 
     let wire = lab.a.packets(ETH_P_EDP)?;
     let mut number = 0u32;
     // An echo reply repeats the whole request, but the answer to a query repeats only the query's
-    // number.
+    // nonce (`number`).
     for (request, reply, rest, what) in [(1, 2, bytes, "an echo"), (3, 4, &[], "a query")] {
         in_turn(injection, what, nothing, |()| {
             number += 1;
