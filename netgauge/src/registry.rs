@@ -39,7 +39,7 @@ pub enum Kind {
 
 /// All patterns, in the order in which they are listed.
 pub static PATTERNS: [Pattern; 12] = [
-    // The largest size is 64 MiB, because both sides hold a whole message in memory.
+    // The largest size of one-one is 64 MiB, because both sides hold a whole message in memory.
     pair("one-one", &[(1, 64 << 10)], 100, 64 << 20, &OneOne),
     pair("bulk", &[(16 << 20, 16 << 20)], 10, 1 << 40, &Bulk),
     pair("logp", &[(1, 64 << 10)], 100, 16 << 20, &LogP),

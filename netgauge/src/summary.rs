@@ -107,7 +107,7 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// Summarises samples, with these percentiles. Returns `None` if there are no samples.
+    /// Summarises samples, with the percentiles `percents`. Returns `None` if there are no samples.
     pub fn with(mut samples: Vec<u64>, percents: &[Percent]) -> Option<Self> {
         samples.sort_unstable();
         let (&min, &max) = (samples.first()?, samples.last()?);
@@ -157,7 +157,7 @@ fn outliers(sorted: &[u64]) -> Option<u64> {
     Some(sorted.iter().filter(outside).count() as u64)
 }
 
-/// Returns the rate of `bytes` bytes in this time, in megabits (10^6 bits) per second.
+/// Returns the rate of `bytes` bytes in `nanoseconds`, in megabits (10^6 bits) per second.
 pub fn mbit_per_s(bytes: u64, nanoseconds: u64) -> f64 {
     bytes as f64 * 8_000.0 / nanoseconds.max(1) as f64
 }

@@ -69,7 +69,7 @@ impl PatternArgs {
         Ok(())
     }
 
-    /// Checks that `pattern`, with these options, can measure this kind of transport.
+    /// Checks that `pattern`, with these options, can measure transports of `kind`.
     ///
     /// # Errors
     ///

@@ -342,8 +342,8 @@ impl Losses {
     /// Returns the reason to end the run, if there is one.
     fn hopeless(&self) -> Option<String> {
         let (total, in_a_row) = (self.total, self.in_a_row);
-        // A train or transfer counts as lost even if only a small part of it was lost. So the user
-        // may have to lower the size.
+        // A train or transfer counts as lost even if only a small part of it was lost. So the error
+        // suggests a smaller size.
         let parts = match self.what {
             Lost::Message => None,
             Lost::Train => Some("trains of messages"),

@@ -230,7 +230,8 @@ mod tests {
         drop(leader);
         follower.join().unwrap();
         assert_eq!(rows.len(), 2);
-        // Each size has one listener. Its address is resolved once, for any number of connections.
+        // Each of the two sizes has one listener. The listener's address is resolved once, for any
+        // number of connections.
         assert_eq!(FOUND.load(Ordering::Relaxed), 2);
     }
 

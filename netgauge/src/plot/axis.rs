@@ -43,7 +43,7 @@ pub struct Axis {
 const MOST: usize = 9;
 
 impl Axis {
-    /// Returns an axis from 0 to a little above the greatest of these values. The drawing library
+    /// Returns an axis from 0 to a little above the greatest of `values`. The drawing library
     /// chooses the ticks.
     pub fn from_zero(label: &str, values: impl Iterator<Item = f64>) -> Self {
         let most = values.fold(0.0, f64::max);
@@ -57,7 +57,7 @@ impl Axis {
         }
     }
 
-    /// Returns a logarithmic axis that includes these values. All values are above 0.
+    /// Returns a logarithmic axis that includes all of `values`, which are above 0.
     pub fn new(label: &str, unit: Unit, values: impl Iterator<Item = f64>) -> Self {
         let mut values: Vec<f64> = values.collect();
         values.sort_unstable_by(f64::total_cmp);

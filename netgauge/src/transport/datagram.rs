@@ -254,7 +254,8 @@ mod tests {
         one.recv(&mut message).unwrap();
         assert_eq!(message, [5; 3]);
 
-        // If a message is several datagrams, the padding after its last part is cut off.
+        // The message of 65 bytes is two datagrams. The second one carries one byte, and padding up
+        // to 46 bytes, which is cut off.
         two.send(&[6; 64]).unwrap();
         two.send(&[6; 46]).unwrap();
         let mut message = [0; 65];

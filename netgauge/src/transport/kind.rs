@@ -58,7 +58,7 @@ impl Kind {
         given.taken_by(self.takes)
     }
 
-    /// Describes the transport with these options in one line.
+    /// Describes the transport, with those of `options` that apply to it, in one line.
     pub fn describe(&self, options: &SocketOptions) -> String {
         let own = self.options(options);
         let mut text = self.about.to_owned();

@@ -340,7 +340,8 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// Returns the context of an end whose control connection has these loopback addresses.
+    /// Returns the context of an end. The addresses of its control connection are loopback
+    /// addresses, whose last bytes are `local` and `peer`.
     pub(crate) fn context(role: Role, local: u8, peer: u8) -> Context {
         let address = |last| Some(SocketAddr::from(([127, 0, 0, last], 1)));
         let patience = Duration::from_secs(60);

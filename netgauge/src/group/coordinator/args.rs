@@ -15,7 +15,7 @@ use crate::measuring::Measuring;
 use crate::picture_file;
 use crate::sizes::{parse_ranges, split_unit};
 
-/// The heading of these options in the help.
+/// The heading, in the help, of the options for patterns of many participants.
 const MANY: &str =
     "Many participants (one-many, many-one, all-to-all, bisection, loaded-latency, esp-params)";
 

@@ -51,7 +51,8 @@ pub struct Mesh<'a> {
 }
 
 impl<'a> Mesh<'a> {
-    /// Makes a mesh of these participants; the first one is member 0, which keeps the time.
+    /// Makes a mesh of the participants `members`. The first of them is member 0, which keeps the
+    /// time.
     pub fn new(group: &'a mut Group, members: Vec<usize>) -> Self {
         Self { group, members }
     }

@@ -101,7 +101,8 @@ fn spawn(mut command: Command, name: &str) -> Result<(Control, Process)> {
         .process_group(0)
         .spawn()
         .with_context(|| format!("starting a process for {name}"))?;
-    // `command` is dropped, because it would keep the process's end of the connection open.
+    // `command` is dropped, because it would keep the process's end of the connection open. The
+    // coordinator would then not notice the end of the process.
     drop(command);
     let process = Process {
         child,

@@ -681,7 +681,8 @@ mod tests {
                 good_client(clients.remove(0));
                 drop(silent);
             },
-            // This time is enough to serve the other client on a busy machine.
+            // This time limit (`give_up`) is long enough to serve the other client even on a busy
+            // machine.
             Duration::from_secs(5),
         );
         assert_eq!(broken.members, [1]);

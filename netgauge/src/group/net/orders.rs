@@ -32,7 +32,7 @@ use crate::wire::{Endpoint, Place};
 pub enum Order {
     /// Open a listening socket.
     Listen(Opening),
-    /// Connect with these other members.
+    /// Connect with the members of `connect`, and wait for those of `accept`.
     Join {
         /// The transport.
         opening: Opening,
@@ -43,7 +43,7 @@ pub enum Order {
         /// The members that connect to this member.
         accept: Vec<u16>,
     },
-    /// Do these rounds; each begins when member 0 starts it.
+    /// Do the rounds of `series`; each round begins when member 0 starts it.
     Exchange {
         /// The rounds.
         series: Series,
@@ -107,7 +107,7 @@ pub enum Answer {
     Done,
     /// Other members have failed, or have sent nothing for too long.
     Broken {
-        /// The numbers of these members.
+        /// The numbers of the members that have failed, or have sent nothing for too long.
         places: Vec<u16>,
         /// The error, as text for the user.
         reason: String,

@@ -23,7 +23,7 @@ pub struct Series {
 }
 
 impl Series {
-    /// Checks that a participant can do these rounds.
+    /// Checks that a participant can do the rounds of this series.
     ///
     /// # Errors
     ///

@@ -167,8 +167,8 @@ impl Worker {
         }
     }
 
-    /// Returns the member for these rounds, and the longest time for which its traffic may make no
-    /// progress.
+    /// Returns the member for the rounds of `series`, and the longest time for which its traffic
+    /// may make no progress.
     fn member(&mut self, series: Series) -> Result<(&mut Member, Duration)> {
         series.check()?;
         let Role::Member(member) = &mut self.role else {
@@ -222,8 +222,8 @@ impl Worker {
             .collect()
     }
 
-    /// Waits until these members have connected. Returns `None` if the coordinator has sent
-    /// something.
+    /// Waits until the members `wanted` have connected. Returns `None` if the coordinator has sent
+    /// something in the meantime.
     fn accept(&self, wanted: &[u16], control: &Control) -> Result<Option<Vec<Link>>> {
         let mut links: Vec<Option<Link>> = wanted.iter().map(|_| None).collect();
         if wanted.is_empty() {
@@ -315,7 +315,8 @@ mod tests {
             let control = |stream| Control::local_pair(stream, "other", Some(PATIENCE)).unwrap();
             Self {
                 worker: Worker::new(Context {
-                    // The time limit is short, because no test here waits for a connection.
+                    // No worker should wait for a connection in these tests. A worker that wrongly
+                    // does so fails after this short time.
                     give_up: Duration::from_millis(50),
                     ..crate::transport::tests::streams()
                 }),

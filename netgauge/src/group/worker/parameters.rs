@@ -94,8 +94,8 @@ impl Values {
         Ok(())
     }
 
-    /// Returns these values with the given `parameters` in place of their own. Lowers
-    /// `initial_ack_burst_length` if it would exceed `burst_length`.
+    /// Returns a copy of these values, in which the values of `parameters` replace the copied ones.
+    /// Lowers `initial_ack_burst_length` if it would exceed `burst_length`.
     fn with(&self, parameters: EspParameters) -> Self {
         Self {
             burst_length: parameters.burst_length,
