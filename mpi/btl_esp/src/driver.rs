@@ -21,8 +21,8 @@ use crate::wire::Name;
 /// The maximum time that the final close waits for the peers to close their connections.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-/// Messages of up to this number of bytes are copied before delivery, because Open MPI's ob1 may
-/// write past the end of a short message.
+/// Messages of up to this number of bytes are copied into a larger buffer before delivery, because
+/// Open MPI's ob1 may write past the end of a short message.
 const COPIED: usize = 256;
 
 /// Space after a copied message, into which ob1 may write, in units of eight bytes.

@@ -52,7 +52,7 @@ def lookup(host: str, port: int) -> Address:
     """
     if not isinstance(host, str):
         raise TypeError(f"a host is text, not {type(host).__name__}")
-    # The resolver would stop reading at a NUL.
+    # The resolver would stop reading at a NUL, and look up only the text before it.
     if "\0" in host:
         raise _bad_host(host)
     # Raise an error early if the port is invalid.

@@ -73,8 +73,8 @@ class Socket(socket.socket):
             interrupted = error.errno == errno.EINTR and self.gettimeout() != 0
             if not interrupted and not (error.errno in _CONNECTING and self.gettimeout()):
                 raise
-        # The wait is outside of the handler. Otherwise a traceback of its error would also show the
-        # error of `connect`.
+        # The wait is outside of the `except` clause. Otherwise a traceback of its error would also
+        # show the error of `connect`.
         self._wait(select.POLLOUT, self._deadline())
         number = self.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if number:

@@ -139,7 +139,8 @@ fn await_answer(socket: &EdpSocket, nonce: u32, end: Instant) -> io::Result<Opti
         if left.is_zero() {
             return Ok(None);
         }
-        // The kernel counts timeouts in microseconds and takes 0 as no timeout.
+        // The kernel takes a timeout of 0 as no timeout, and counts in microseconds. So the timeout
+        // is one millisecond at least.
         socket.set_read_timeout(Some(left.max(Duration::from_millis(1))))?;
         match socket.recv(&mut datagram) {
             Ok(length) => {

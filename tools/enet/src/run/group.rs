@@ -89,8 +89,8 @@ impl Group {
     pub fn root() -> Result<PathBuf> {
         let mounts = own_mounts()?;
         let shown = own_paths(&mounts, Path::new("/")).find(|path| {
-            // A container may show a lower group as the root. Such a group has this file, but the
-            // real root does not.
+            // A container may show a lower group as the root. A lower group has the file
+            // `cgroup.events`, but the real root does not.
             Self::open(path).is_ok() && !path.join("cgroup.events").exists()
         });
         shown.context("no mount shows all control groups of version 2 (cgroup2)")
