@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::network::Rate;
 
-/// Maximum number of later frames that overtake a late frame.
+/// Maximum number of frames by which a late frame is overtaken. These frames were sent after it.
 pub const MOST_PLACES: u64 = 3;
 
 /// Factor by which the links of the hosts in [`Conditions::slow`] are slower than the others.
@@ -57,7 +57,7 @@ impl Default for Conditions {
 }
 
 impl Conditions {
-    /// Returns whether the network has none of these deviations.
+    /// Returns whether the network has none of the deviations that this type describes.
     pub fn is_plain(&self) -> bool {
         *self == Self::default()
     }

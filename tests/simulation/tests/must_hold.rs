@@ -13,7 +13,7 @@ use esp_simulation::studies::{alltoall, beside, rack, Common, Study};
 
 const GIGABIT: u64 = 1_000_000_000;
 
-/// The shortest round trip that is possible between these hosts, nanoseconds.
+/// The shortest round trip that is possible between the hosts of these tests, nanoseconds.
 const ROUND_TRIP: u64 = 50_000;
 
 fn setup(senders: usize, bits: u64, buffer: u32, (burst, ack, initial): (u16, u16, u16)) -> Setup {

@@ -132,7 +132,8 @@ fn stream_connect_again_after_a_refusal_without_blocking(
 fn stream_failed_connect_releases_its_port(side: &Side<'_>, trace: &Trace) -> Outcome {
     let client = side.socket(&side.lab.a)?;
     trace.see("connect", client.connect_bytes(&side.far(141)));
-    // `getsockname` still returns the port, but any socket may bind to that port.
+    // After the failed attempt, `getsockname` still returns the attempt's port, but any socket may
+    // bind to that port.
     let port = side.port(&client.local_name()?);
     trace.see("a port", port != 0);
     let other = side.socket(&side.lab.a)?;

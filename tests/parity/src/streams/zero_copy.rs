@@ -167,7 +167,8 @@ fn stream_zero_copy_of_small_messages(trace: &Trace, (client, server): Pair) -> 
         for (turn, byte) in bytes.iter().enumerate() {
             let sent = client.send(std::slice::from_ref(byte), ZEROCOPY)?;
             anyhow::ensure!(sent == 1);
-            // The socket has room for the completions of some sends, but not of all.
+            // The socket has room for the completions of some sends, but not of all. So completions
+            // are read after every 50 sends.
             if turn % 50 == 49 {
                 completed_from(&client, done, 50)?;
                 done += 50;

@@ -18,7 +18,7 @@ use crate::simulation::{Parameters, Setup};
 /// A message longer than this, in bytes, is sent only after a request and its answer, as in MPI
 /// libraries.
 const EAGER: u64 = 64 << 10;
-/// Number of bytes of the request, and also of its answer.
+/// Number of bytes of the request that precedes a long message, and also of the request's answer.
 const CONTROL: u64 = 100;
 /// Number of bytes of each piece in which a message is sent.
 const PIECE: u64 = 128 << 10;
