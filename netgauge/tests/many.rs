@@ -49,7 +49,7 @@ fn endless(servers: &mut [Server]) -> Child {
     begin("one-many", servers, endless)
 }
 
-/// Checks that a run failed, and that its error names this server.
+/// Checks that a run failed, and that its error contains `said`, the name of a server.
 fn failed_by(output: &Output, said: &str) {
     assert_eq!(output.status.code(), Some(1));
     let stderr = text(&output.stderr);

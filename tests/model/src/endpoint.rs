@@ -255,7 +255,8 @@ impl Endpoint {
             return queued;
         }
         if !self.socket.queue_one(&mut self.rest) {
-            // The queue has no room, so the send call sleeps.
+            // The queue has no room, so the send call sleeps. While it sleeps, it does not hold
+            // back the last packet.
             let held = self.holding;
             self.holding = false;
             self.socket.conn().hold_last(false);

@@ -144,7 +144,7 @@ impl Scene<'_> {
         self.fault.get_or_insert(fault);
     }
 
-    /// Returns whether this deliberate error is active.
+    /// Returns whether the deliberate error `how` is active.
     pub fn is_made_wrong(&self, how: Sabotage) -> bool {
         self.case.sabotage == Some(how)
     }
