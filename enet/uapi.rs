@@ -18,7 +18,7 @@ pub(crate) const EP_RECVERR: i32 = 3;
 /// sockets of this family.
 pub(crate) const EP_SO_ZEROCOPY: i32 = 60;
 
-/// Returns whether `level` is the level of both protocols' options.
+/// Returns whether `level` is one of the two levels at which both protocols have their options.
 pub(crate) fn is_own_level(level: i32) -> bool {
     level == SOL_EP || level == SOL_EP_2006
 }

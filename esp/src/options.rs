@@ -57,8 +57,8 @@ const TAKES_SKIPS: u8 = 1;
 /// Capability bit: the host supports retransmission requests that name packets.
 const SELECTIVE: u8 = 2;
 
-/// Capability bit: the host makes its own announcements [short](super::ack_queue::SHORT) as long as
-/// its peer allows no packets directly after an announcement.
+/// Capability bit: the host makes its announcements [short](super::ack_queue::SHORT) when it is not
+/// allowed to send packets directly after an announcement.
 const ANNOUNCES_SHORT: u8 = 4;
 
 /// Capability bit: many connections send to the host, so its peers should make their announcements
@@ -179,8 +179,8 @@ pub struct Options {
     /// Whether the sender supports requests that name packets: see
     /// [`Header::names_missing`](super::Header::names_missing).
     pub selective: bool,
-    /// Whether the sender's announcements are short while it may send no packets directly after
-    /// them.
+    /// Whether the sender makes its announcements short when it is not allowed to send packets
+    /// directly after an announcement.
     pub announces_short: bool,
     /// Whether many connections are open at the sender's device. If so, announcements to the sender
     /// are short until it grants more.

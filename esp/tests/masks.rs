@@ -380,9 +380,9 @@ fn a_syn_ack_can_be_refused_by_a_host_that_has_forgotten_its_syn() {
     assert!(outcome.expect("taken").failed.is_some());
 }
 
-/// The server answers a client's first SYN with a cookie, and makes a child for the second SYN. The
-/// client accepts the cookie's SYN|ACK. That SYN|ACK has no nonce, so the client uses no masks, and
-/// the client's answer makes the child stop using masks.
+/// The server answers a client's SYN with a cookie, and the client's repeated SYN with a child that
+/// uses masks. The client accepts the first answer. That SYN|ACK, with the cookie, has no nonce. So
+/// the client uses no masks, and its next packet makes the child stop using them.
 #[test]
 fn a_client_with_a_cookie_has_no_masks() {
     let mut client = End::client(100, BOTH[0]);

@@ -48,8 +48,8 @@ fn awaited<'a, M: Streams>(
 
 /// # Safety
 ///
-/// Called by the core, once for a descriptor of this module. The descriptor has a socket unless
-/// creating or accepting the socket failed.
+/// Called by the core, once for each `struct socket` of this module. `socket` is valid. It has no
+/// `sk` if creating or accepting the socket failed.
 pub(super) unsafe extern "C" fn release<M: Streams>(socket: *mut bindings::socket) -> c_int {
     // SAFETY: This is the last call on the descriptor. The pointer in the inode is null or this
     // module's companion.

@@ -116,11 +116,10 @@ pub(crate) struct Sending {
     stamped: bool,
     /// Headroom, in bytes, that the device needed when a packet was last sent.
     headroom: usize,
-    /// Maximum number of packets in one buffer that the device accepted when a packet was last
-    /// sent.
+    /// The device's limit on packets per buffer, read when a packet was last sent.
     most_packets: u16,
-    /// The processor that packets name as the sender's, which affects the choice of the transmit
-    /// queue. The processor changes only while nothing is unacknowledged, since packets in a
+    /// The processor that each buffer records as its sender (`sender_cpu`). It affects the choice
+    /// of the transmit queue. So it changes only while nothing is unacknowledged: packets in a
     /// different queue could overtake the packets in flight.
     processor: Processor,
 }

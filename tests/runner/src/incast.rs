@@ -255,7 +255,7 @@ pub struct Sizes {
 pub struct Sample {
     /// The 99th percentile of the times from a question to its answer, nanoseconds.
     pub p99_ns: u64,
-    /// The median of the times from a question to its answer without streams, nanoseconds.
+    /// Without streams, the median of the times from a question to its answer, nanoseconds.
     pub alone_ns: u64,
     /// Goodput of the median round as a share of the port's rate.
     pub share: f64,

@@ -79,8 +79,8 @@ fn everything(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// On a path with a delay the window is soon used up, and small messages that wait for a new window
-/// share packets.
+/// On a path with a delay the window is soon used up. Small messages are packed together while they
+/// wait for a new window.
 fn joining(lab: &Lab) -> Outcome {
     lab.give_ip_addresses()?;
     lab.netem(&["delay", "1ms"])?;

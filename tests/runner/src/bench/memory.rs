@@ -234,7 +234,8 @@ struct Row {
     transport: &'static str,
     /// The counts of one unit of work: half a round trip or a KiB.
     counts: Counts,
-    /// The number of instructions for one unit, as netgauge measured it by the guest's clock.
+    /// The number of instructions for one unit, by the time that netgauge measured. The guest's
+    /// clock advances by a nanosecond with each instruction.
     clock: f64,
 }
 
