@@ -394,6 +394,7 @@ impl AckQueue {
         self.scheduled = self.scheduled.saturating_sub(1);
         if self.scheduled == 0 {
             self.last_turn_long = false;
+            self.budget.rest(self.shares.connections());
             // Skip `ROUNDS` rounds, so that no host has turns in advance from now on.
             self.round = self.round.wrapping_add(ROUNDS);
         }

@@ -12,7 +12,11 @@
 //!   bytes of a span arrived more slowly than the port's rate, the port idled, and the budget
 //!   grows.
 //! * While the port is fully used, the budget shrinks slowly, down to the number of packets that
-//!   arrive in two round trips.
+//!   arrive in two round trips. It shrinks faster while more than [`QUEUED`] packets always stand
+//!   in the port.
+//! * When transmissions begin after all earlier ones have ended, all connections may announce at
+//!   once. The port's buffer then holds their announcements beside the granted packets. So the
+//!   budget is bounded by what the announcements leave of the buffer, until the first span ends.
 //! * If, in every turn of a span, the first packet arrived more than [`DELAY`] later than the least
 //!   round trip, packets queue in the port. Then the budget shrinks, whatever the rate.
 //! * A port's buffer is limited. So the budget stays below a ceiling, which a loss lowers to three
@@ -56,8 +60,13 @@ const LARGEST: u64 = 1_200_000;
 /// After a loss, the budget's ceiling rises slowly for this many spans.
 const LEASE: u16 = 256;
 
-/// The budget shrinks after this many consecutive spans in which the port was fully used.
+/// The budget shrinks after this many consecutive spans in which the port was fully used, or after
+/// one of them during which more than [`QUEUED`] packets always stood in the port.
 const FULL_SPANS: u8 = 16;
+const QUEUED: u32 = 32;
+
+/// So many short announcements take the room of a full packet in a port's buffer.
+const SHORTS: u32 = 25;
 
 /// Rates are in bytes per 2^16 ns.
 const RATE_SHIFT: u32 = 16;
@@ -139,6 +148,8 @@ pub(super) struct Budget {
     limit: u32,
     ceiling: u32,
     lease: u16,
+    /// The room that announcements may take in the port until the end of the span, in full packets.
+    announcements: u32,
     /// Number of consecutive spans in which the port was fully used.
     full_spans: u8,
     /// The shortest recent round trip of any connection.
@@ -170,6 +181,7 @@ impl Default for Budget {
             limit: 0,
             ceiling: FIRST_CEILING,
             lease: 0,
+            announcements: 0,
             full_spans: 0,
             round_trip: 0,
             rate: 0,
@@ -197,7 +209,39 @@ impl Budget {
     /// Returns whether an additional turn may be given before the current ones end.
     #[inline]
     pub(super) fn has_room(&self) -> bool {
-        self.in_flight < self.limit.max(self.least()) && self.arrive_in(SLOW) >= FEWEST
+        self.in_flight < self.limit.max(self.least()).min(self.most())
+            && self.arrive_in(SLOW) >= FEWEST
+    }
+
+    /// Returns the maximum budget while the port may hold many announcements.
+    #[inline]
+    fn most(&self) -> u32 {
+        if self.announcements == 0 {
+            return u32::MAX;
+        }
+        let buffer = self.usual_ceiling().saturating_mul(2);
+        buffer.saturating_sub(self.announcements)
+    }
+
+    /// Returns the ceiling to which the budget returns while the port is fully used. A port's
+    /// buffer holds twice as many packets.
+    #[inline]
+    fn usual_ceiling(&self) -> u32 {
+        self.arrive_in(FAST).max(FIRST_CEILING)
+    }
+
+    /// Notes that all transmissions have ended. The next ones may begin together, with an
+    /// announcement of each of the `connections`. These announcements then stand in the port. A new
+    /// span begins, at the end of which they have left the port.
+    pub(super) fn rest(&mut self, connections: u32) {
+        self.announcements = connections / SHORTS;
+        self.begin_span();
+    }
+
+    fn begin_span(&mut self) {
+        self.elapsed = 0;
+        self.count = 0;
+        self.delay = None;
     }
 
     /// Notes that a connection had `before` packets in flight and now has `after`.
@@ -260,9 +304,7 @@ impl Budget {
         self.count = self.count.saturating_add(bytes);
         if self.elapsed >= SPAN && self.count >= self.packet.saturating_mul(LEAST_COUNT) {
             self.fit();
-            self.elapsed = 0;
-            self.count = 0;
-            self.delay = None;
+            self.begin_span();
         }
     }
 
@@ -273,17 +315,19 @@ impl Budget {
         self.rate = self.rate.saturating_sub(self.rate / 1024).max(rate);
         self.packet = self.packet.saturating_sub(self.packet / 1024);
         self.lease = self.lease.saturating_sub(1);
+        self.announcements = 0;
         if rate >= self.rate / 8 * 7 && self.delay.is_some_and(|delay| delay > self.most_delay()) {
             self.limit = self.limit.saturating_sub((self.limit / 8).max(1));
             return;
         }
         let empty = self.delay.is_some_and(|delay| delay <= self.takes(2));
         if rate >= self.rate / 16 * 15 && !empty {
-            let base = self.arrive_in(FAST).max(FIRST_CEILING);
-            if self.ceiling > base {
+            if self.ceiling > self.usual_ceiling() {
                 self.ceiling = self.ceiling.saturating_sub(1);
             }
-            self.full_spans = self.full_spans.saturating_add(1);
+            let queued = self.delay.is_some_and(|delay| delay > self.takes(QUEUED));
+            let spans = if queued { FULL_SPANS } else { 1 };
+            self.full_spans = self.full_spans.saturating_add(spans);
             if self.full_spans >= FULL_SPANS {
                 self.full_spans = 0;
                 self.limit = self.limit.saturating_sub((self.limit / 64).max(1));
@@ -291,6 +335,10 @@ impl Budget {
             return;
         }
         self.full_spans = 0;
+        if rate < self.rate / 4 * 3 {
+            // A smaller budget than the least one has no effect, so it need not grow first.
+            self.limit = self.limit.max(self.least());
+        }
         let more = if rate < self.rate / 2 || rate >= self.rate / 16 * 15 {
             self.limit.max(16)
         } else if rate < self.rate / 4 * 3 {

@@ -84,6 +84,12 @@ impl Shares {
         packets
     }
 
+    /// Returns the number of connections that asked for a turn in this period or the previous one.
+    pub(super) fn connections(&self) -> u32 {
+        let Self { recent, older, .. } = self;
+        recent.connections.saturating_add(older.connections)
+    }
+
     /// Stops counting the shares that have lapsed. The connections' slots still contain these
     /// shares.
     #[inline]
