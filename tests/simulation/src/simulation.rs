@@ -24,9 +24,11 @@ const HANDSHAKE_INTERVAL: Nanos = 20_000;
 pub struct Setup {
     /// Number of connections that send to the receiver.
     pub senders: usize,
-    /// The first `together` connections belong to one host; each of the others has a host of its
-    /// own.
+    /// The first `together` connections belong to one host. The others belong to hosts that have
+    /// `pool` connections each.
     pub together: usize,
+    /// Number of connections of each host without the connections of `together`.
+    pub pool: usize,
     /// Rate of every link, in each direction.
     pub rate: Rate,
     /// The buffer of every switch port, bytes.
@@ -117,7 +119,13 @@ impl Setup {
         let first = u32::from(self.together > 0) + RECEIVER + 1;
         let place = |sender| match sender < self.together {
             true => (RECEIVER + 1, sender as u32),
-            false => ((sender - self.together) as u32 + first, 0),
+            false => {
+                let place = sender - self.together;
+                (
+                    (place / self.pool) as u32 + first,
+                    (place % self.pool) as u32,
+                )
+            }
         };
         let places: Vec<End> = (0..self.senders).map(place).collect();
         let hosts = places.last().map_or(RECEIVER, |(host, _)| *host) as usize + 1;

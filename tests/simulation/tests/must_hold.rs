@@ -418,6 +418,12 @@ fn a_rack_keeps_what_holds() {
         "10 kB beside 16 streams, 10 Gbit/s",
         "10 kB beside 16 streams, 100 Gbit/s",
         "W1 at load 0.8, 10 Gbit/s",
+        "W1 at load 0.8, 10 Gbit/s, pools of streams",
+        "W2 at load 0.8, 10 Gbit/s",
+        "W2 at load 0.8, 10 Gbit/s, pools of streams",
+        "W3 at load 0.8, 10 Gbit/s, pools of streams",
+        "W4 at load 0.8, 10 Gbit/s, pools of streams",
+        "W5 at load 0.8, 10 Gbit/s, pools of streams",
     ];
     let options = rack::Options {
         only: held.map(str::to_owned).into(),

@@ -192,6 +192,7 @@ impl Common {
         Setup {
             senders,
             together: 0,
+            pool: 1,
             rate: Rate {
                 bits,
                 framing: u32::from(self.framing),

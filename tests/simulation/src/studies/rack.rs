@@ -6,6 +6,10 @@
 //! All cases have the default parameters. A card that coalesces interrupts delivers its collected
 //! packets one by one, but all at the same simulated time. GRO, which would merge these packets, is
 //! not simulated.
+//!
+//! Messages of published sizes do not depend on each other, so a message takes an idle one of the
+//! [`POOL`] streams of its sender. A second case of each distribution has one stream for each
+//! sender, where messages wait for each other. Both cases have the same requirement.
 
 use std::io::{self, Write};
 
@@ -32,6 +36,10 @@ const BUFFERS: [(u64, u32); 4] = [
     (25, 1 << 20),
     (100, 2 << 20),
 ];
+
+/// Number of streams that each sender keeps open to its receiver, for messages that are independent
+/// of each other.
+const POOL: u16 = 8;
 
 /// Options of the study.
 #[derive(Clone, Debug, Args)]
@@ -153,8 +161,8 @@ enum Case {
     /// The time from a request of 10 kB to its answer while 16 streams run.
     Beside { gigabits: u64 },
     /// Messages whose sizes have a published distribution, at a load of 0.8 of what the receiver's
-    /// port can carry.
-    Workload { sizes: Sizes, most: f64 },
+    /// port can carry. Each sender has `pool` streams.
+    Workload { sizes: Sizes, pool: u16, most: f64 },
 }
 
 /// Streams between hosts, and the share of the bottleneck's rate that they must reach.
@@ -326,10 +334,12 @@ fn cases() -> Vec<(String, Case)> {
         (Sizes::W4, 10.0),
         (Sizes::W5, 15.0),
     ] {
-        cases.push((
-            format!("{sizes:?} at load 0.8, 10 Gbit/s"),
-            Case::Workload { sizes, most },
-        ));
+        for (pool, streams) in [(1, ""), (POOL, ", pools of streams")] {
+            cases.push((
+                format!("{sizes:?} at load 0.8, 10 Gbit/s{streams}"),
+                Case::Workload { sizes, pool, most },
+            ));
+        }
     }
     cases
 }
@@ -404,7 +414,7 @@ impl Case {
                 least,
             } => rack.incast(*gigabits, *buffer, *senders, *least, name),
             Self::Beside { gigabits } => rack.beside(*gigabits, name),
-            Self::Workload { sizes, most } => rack.workload(*sizes, *most, name),
+            Self::Workload { sizes, pool, most } => rack.workload(*sizes, *pool, *most, name),
         }
     }
 }
@@ -497,9 +507,10 @@ impl Rack<'_> {
         lines.iter().map(line).collect()
     }
 
-    fn workload(&self, sizes: Sizes, most: f64, name: &str) -> Vec<Line> {
+    fn workload(&self, sizes: Sizes, pool: u16, most: f64, name: &str) -> Vec<Line> {
         let options = workloads::Options {
             sizes: vec![sizes],
+            pool,
             senders: vec![100],
             bytes: (128 << 20) / self.part,
             ..workloads::Options::default()

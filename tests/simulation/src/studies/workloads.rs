@@ -2,6 +2,13 @@
 
 //! This study sends messages of published sizes at random times, and measures their slowdown
 //! relative to an idle network.
+//!
+//! The published workloads consist of independent messages, but a stream delivers in order. So a
+//! short message waits behind a long one of the same stream. A program whose messages do not depend
+//! on each other keeps a pool of streams to each receiver, as RPC libraries do. Option `--pool`
+//! sets the number of streams of each sender. All streams are open before the first message, so no
+//! message pays for a handshake. A message takes the first idle stream of the pool. If none is
+//! idle, the message takes the stream with the fewest bytes in front of it.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -32,6 +39,9 @@ pub struct Options {
     /// Numbers of senders
     #[arg(long, value_delimiter = ',', default_value = "10,100,1000", value_parser = senders)]
     pub senders: Vec<usize>,
+    /// Streams of each sender: a message takes an idle one
+    #[arg(long, default_value_t = 1, value_parser = value_parser!(u16).range(1..=64))]
+    pub pool: u16,
     /// Load of all senders together, percent of what the receiver's port can carry
     // Includes headers. Stored as a share of one.
     #[arg(long, default_value = "80", value_parser = percent())]
@@ -67,6 +77,7 @@ impl Study for Options {
         ("sizes", |line| format!("{:?}", line.sizes)),
         ("link", |line| rate(line.setup.rate.bits)),
         ("senders", |line| line.senders.to_string()),
+        ("streams each", |line| line.setup.pool.to_string()),
         ("messages", |line| line.messages.to_string()),
         ("load", |line| part(line.load)),
         ("slowdown p50", |line| times(line.all.median)),
@@ -98,6 +109,7 @@ fn times(value: f64) -> String {
 /// A message of the workload.
 #[derive(Clone, Copy, Debug)]
 struct Message {
+    /// The sending host.
     sender: usize,
     size: u64,
     /// The time at which the application sent the message.
@@ -162,9 +174,11 @@ fn alone(setup: &Setup, size: u64) -> f64 {
     whole + last + latency as f64
 }
 
-/// A sender's connection.
+/// One of a sender's connections.
 #[derive(Clone, Debug, Default)]
 struct Connection {
+    /// The number of the connection in the simulation.
+    number: usize,
     /// Messages that wait in the application.
     waiting: VecDeque<Message>,
     /// Messages that the application has sent and the receiver does not yet have in full.
@@ -174,15 +188,28 @@ struct Connection {
 }
 
 impl Connection {
+    fn new(number: usize) -> Self {
+        Self {
+            number,
+            ..Self::default()
+        }
+    }
+
+    /// Returns the number of bytes that have not arrived, in messages that were sent or wait.
+    fn ahead(&self, simulation: &Simulation) -> u64 {
+        let waiting: u64 = self.waiting.iter().map(|message| message.size).sum();
+        waiting + self.written - simulation.received(self.number)
+    }
+
     /// Sends waiting messages for as long as the connection accepts them.
     fn send(&mut self, simulation: &mut Simulation, now: Nanos) {
         while let Some(mut message) = self.waiting.front().copied() {
-            let ahead = self.written - simulation.received(message.sender);
+            let ahead = self.written - simulation.received(self.number);
             if ahead > 0 && ahead + message.size > MOST_AHEAD {
                 break;
             }
             self.waiting.pop_front();
-            simulation.send_at(now, message.sender, message.size);
+            simulation.send_at(now, self.number, message.size);
             self.written += message.size;
             message.until = self.written;
             self.under_way.push_back(message);
@@ -193,9 +220,22 @@ impl Connection {
 /// Runs the study for one distribution of message sizes and one number of senders. Returns the
 /// results.
 fn case(common: &Common, options: &Options, sizes: Sizes, senders: usize) -> Line {
-    let setup = common.setup(senders, options.bits, options.buffer, Parameters::default());
-    let mut simulation = Simulation::new(setup.clone());
-    let messages = messages(&mut simulation, options, sizes);
+    let pool = usize::from(options.pool);
+    let one = common.setup(senders, options.bits, options.buffer, Parameters::default());
+    let mut simulation = Simulation::new(one.clone());
+    let mut messages = messages(&mut simulation, options, sizes);
+    let setup = Setup {
+        senders: senders * pool,
+        pool,
+        ..one
+    };
+    if pool > 1 {
+        // The same messages, at the same times after the handshakes.
+        let start = simulation.now();
+        simulation = Simulation::new(setup.clone());
+        let later = simulation.now() - start;
+        messages.iter_mut().for_each(|message| message.at += later);
+    }
     let number = messages.len();
     let (mut taken, load) = deliver(&mut simulation, messages);
     taken.sort_unstable_by_key(|(size, _)| *size);
@@ -221,7 +261,7 @@ fn case(common: &Common, options: &Options, sizes: Sizes, senders: usize) -> Lin
     }
 }
 
-/// Returns messages at random times from now on, ordered by time.
+/// Returns messages of random senders at random times from now on, ordered by time.
 fn messages(simulation: &mut Simulation, options: &Options, sizes: Sizes) -> VecDeque<Message> {
     let setup = simulation.setup().clone();
     let mean = sizes.mean(|size| size as f64);
@@ -248,7 +288,7 @@ fn deliver(simulation: &mut Simulation, mut to_come: VecDeque<Message>) -> (Vec<
     let messages = to_come.len();
     let start = simulation.now();
     let end = to_come.back().map_or(start, |last| last.at);
-    let mut connections = vec![Connection::default(); setup.senders];
+    let mut connections: Vec<_> = (0..setup.senders).map(Connection::new).collect();
     let mut taken = Vec::with_capacity(messages);
     let mut load = None;
     while taken.len() < messages {
@@ -257,17 +297,21 @@ fn deliver(simulation: &mut Simulation, mut to_come: VecDeque<Message>) -> (Vec<
                 break;
             }
             to_come.pop_front();
-            let connection = &mut connections[message.sender];
+            let pool = &mut connections[message.sender * setup.pool..][..setup.pool];
+            let connection = pool
+                .iter_mut()
+                .min_by_key(|connection| connection.ahead(simulation))
+                .expect("each sender has a connection");
             connection.waiting.push_back(message);
             connection.send(simulation, message.at);
         }
         assert!(simulation.step(), "messages are under way");
         let now = simulation.now();
-        let Some(sender) = simulation.take_delivery() else {
+        let Some(number) = simulation.take_delivery() else {
             continue;
         };
-        let connection = &mut connections[sender];
-        let received = simulation.received(sender);
+        let connection = &mut connections[number];
+        let received = simulation.received(number);
         while let Some(message) = connection.under_way.front() {
             if message.until > received {
                 break;
