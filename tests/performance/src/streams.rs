@@ -166,52 +166,65 @@ pub fn nonblocking(results: &Results) -> Result<Section> {
     Ok(section)
 }
 
-/// Redraws the figures of sections 5.3.6 and 5.3.7 of Reinhardt (2006).
+/// Returns the throughput of `series` by the buffers' sizes, with a line for each size. `value` is
+/// the value of half a round trip that the throughput is calculated from, such as `avg`.
+fn by_buffers(results: &Results, series: Series, value: &str) -> Vec<Line> {
+    let path = format!("half_rtt_ns.{value}");
+    let drawn = BUFFERS.iter().map(|kib| {
+        let points = results.points(&Topic::Buffers(*kib).key(), series, &path);
+        // `ns` is half a round trip in nanoseconds. `size` bytes cross in that time.
+        let in_mbit = points.into_iter().map(|(size, ns)| (size, size * 8e3 / ns));
+        let label = format!("{}, {kib} KiB", series.name);
+        line(label, series, in_mbit.collect())
+    });
+    drawn.collect()
+}
+
+/// Returns a sentence that compares the throughput of `series` with the smallest and the largest
+/// buffers.
+fn least_and_most(series: Series, lines: &[Line]) -> Option<String> {
+    let of = |line: Option<&Line>| at(&line?.points, MIB);
+    let (least, most) = (of(lines.first())?, of(lines.last())?);
+    Some(format!(
+        "At 1 MiB {} carries {} Mbit/s on average with buffers of {} KiB, {} the {} with {} KiB.",
+        series.name,
+        number(least),
+        BUFFERS[0],
+        beside(least, most),
+        number(most),
+        BUFFERS[BUFFERS.len() - 1]
+    ))
+}
+
+/// Redraws the figures of sections 5.3.6 and 5.3.7 of Reinhardt (2006), and figure 5 of Treydte
+/// (2007).
 pub fn buffers(results: &Results) -> Result<Section> {
-    let by_buffers = |value: &str| -> Vec<Line> {
-        let path = format!("half_rtt_ns.{value}");
-        let drawn = BUFFERS.iter().map(|kib| {
-            let points = results.points(&Topic::Buffers(*kib).key(), ESP, &path);
-            // `ns` is half a round trip in nanoseconds. `size` bytes cross in that time.
-            let in_mbit = points.into_iter().map(|(size, ns)| (size, size * 8e3 / ns));
-            line(format!("{kib} KiB"), ESP, in_mbit.collect())
-        });
-        drawn.collect()
-    };
-    let average = by_buffers("avg");
+    let average = by_buffers(results, ESP, "avg");
+    let tcp = by_buffers(results, TCP, "avg");
     let mut section = Section {
         title: "Influence of the socket buffers' sizes".to_owned(),
         sources: "Reinhardt 2006, figures 5.3.6 (the most) and 5.3.7 (averages): ESP's throughput by the sizes of the send and the \
-                  receive buffer."
+                  receive buffer. Treydte 2007, figure 5, and Balaji and others 2002, 7.2: TCP's, whose window the two buffers limit."
             .to_owned(),
         commands: BUFFERS
             .iter()
             .map(|kib| Topic::Buffers(*kib).command())
             .collect(),
         table: Some(table(
-            &average,
+            &[&average[..], &tcp[..]].concat(),
             &format!("average, {CLOCKED}"),
             &[4.0 * KIB, 16.0 * KIB, 64.0 * KIB, 256.0 * KIB, MIB],
         )),
         ..Section::default()
     };
-    let at_most = |lines: &[Line], size| -> Option<(f64, f64)> {
-        let of = |line: Option<&Line>| at(&line?.points, size);
-        Some((of(lines.first())?, of(lines.last())?))
-    };
-    if let Some((least, most)) = at_most(&average, MIB) {
-        section.sentences.push(format!(
-            "At 1 MiB ESP carries {} Mbit/s on average with buffers of {} KiB, {} the {} with {} KiB.",
-            number(least),
-            BUFFERS[0],
-            beside(least, most),
-            number(most),
-            BUFFERS[BUFFERS.len() - 1]
-        ));
+    for (series, lines) in [(ESP, &average), (TCP, &tcp)] {
+        section.sentences.extend(least_and_most(series, lines));
     }
+    let most = by_buffers(results, ESP, "min");
     for (name, title, lines) in [
-        ("buffers-most", "The most throughput", by_buffers("min")),
+        ("buffers-most", "The most throughput", most),
         ("buffers-average", "Average throughput", average),
+        ("buffers-tcp", "TCP's average throughput", tcp),
     ] {
         let title = format!("{title} by the buffers' sizes");
         section.draw(name, &over_sizes(&title, CLOCKED, Scale::FromZero, lines))?;
@@ -546,7 +559,37 @@ pub fn congestion(results: &Results) -> Result<Section> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+
+    #[test]
+    fn throughput_by_buffers_is_shown_for_esp_and_tcp() {
+        let mut results = Results::default();
+        for (index, kib) in (1u32..).zip(BUFFERS) {
+            let run = |transport: &str, ns: u32| {
+                json!({"transport": transport, "rows": [
+                    {"size": 1 << 20, "half_rtt_ns": {"min": ns, "avg": ns}}]})
+            };
+            let runs = [run("esp", 1_048_576 / index), run("tcp", 2_097_152 / index)];
+            let report = json!({ "runs": runs });
+            results.take(&Topic::Buffers(kib).key(), &[ESP, TCP], &report);
+        }
+        let section = buffers(&results).unwrap();
+        let table = section.table.unwrap();
+        for row in ["| ESP, 512 KiB |", "| TCP, 16 KiB |", "| TCP, 512 KiB |"] {
+            assert!(table.contains(row), "{row}: {table}");
+        }
+        let sentence = "At 1 MiB TCP carries 4,000 Mbit/s on average with buffers of 16 KiB";
+        let told = section.sentences.join("\n");
+        assert!(told.contains(sentence), "{told}");
+        let names: Vec<_> = section
+            .pictures
+            .iter()
+            .map(|(name, ..)| &name[..])
+            .collect();
+        assert_eq!(names, ["buffers-most", "buffers-average", "buffers-tcp"]);
+    }
 
     #[test]
     fn the_formula_equals_the_thesis_sum() {

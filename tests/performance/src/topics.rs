@@ -147,8 +147,8 @@ impl Topic {
     /// Returns whether this topic can be measured for `series`.
     pub fn suits(self, series: Series) -> bool {
         match self {
-            Self::Acks(_) | Self::Parameters | Self::Buffers(_) => series == ESP,
-            Self::RampUp | Self::Beside => matches!(series, ESP | TCP),
+            Self::Acks(_) | Self::Parameters => series == ESP,
+            Self::RampUp | Self::Beside | Self::Buffers(_) => matches!(series, ESP | TCP),
             Self::LargeDialogue | Self::LargeLink | Self::Records | Self::Many => {
                 matches!(series, ESP | TCP | PLAIN_TCP)
             }
@@ -174,7 +174,7 @@ mod tests {
         assert_eq!(all(Topic::LargeDialogue), 2);
         assert_eq!(all(Topic::Acks(1)), 1);
         assert_eq!(all(Topic::Nonblocking), 5);
-        assert_eq!(all(Topic::Buffers(64)), 1);
+        assert_eq!(all(Topic::Buffers(64)), 2);
         assert_eq!(all(Topic::RampUp), 2);
         assert!(Topic::Many.suits(PLAIN_TCP) && !Topic::Many.suits(EDP));
         assert_eq!(transports(&[ESP, PLAIN_TCP]), "esp,tcp");

@@ -79,7 +79,7 @@ fn cable(guest: &mut Commands, results: &mut Results) -> Result<()> {
     to_server(guest, results, Topic::Nonblocking, &OTHERS)?;
     for kib in BUFFERS {
         step::say(&format!("a cable: buffers of {kib} KiB"));
-        to_server(guest, results, Topic::Buffers(kib), &[ESP])?;
+        to_server(guest, results, Topic::Buffers(kib), &[ESP, TCP])?;
     }
     long_cable(guest, results)?;
     // `packets_to_ack` is not restored, because only TCP is measured after this loop.
