@@ -10,7 +10,7 @@ use netgauge::plot::axis::Scale;
 use crate::page::{lines, over_sizes, table, Section};
 use crate::results::{at, Results, Series, ESP, TCP};
 use crate::topics::{Topic, BUFFER, CONGESTIONS, LONG, LONG_CABLE, MARKS, RATE};
-use crate::words::{beside, number, KIB, MIB};
+use crate::words::{beside, list, number, KIB, MIB};
 
 /// Returns the section on new connections (Treydte 2007, 6.1.2).
 pub fn ramp_up(results: &Results) -> Result<Section> {
@@ -75,13 +75,15 @@ pub fn beside_tcp(results: &Results) -> Section {
     };
     let mut text =
         String::from("| part of the port's rate | ESP | TCP | both |\n|---|---:|---:|---:|");
+    let mut of_both = Vec::new();
     for congestion in CONGESTIONS {
         if let (Some(esp), Some(tcp)) = (share(congestion, ESP), share(congestion, TCP)) {
+            let both = esp + tcp;
             let _ = write!(
                 text,
-                "\n| TCP {congestion} | {esp:.2} | {tcp:.2} | {:.2} |",
-                esp + tcp
+                "\n| TCP {congestion} | {esp:.2} | {tcp:.2} | {both:.2} |"
             );
+            of_both.push(format!("{:.0} % beside {congestion}", 100.0 * esp / both));
         }
     }
     Section {
@@ -102,10 +104,40 @@ pub fn beside_tcp(results: &Results) -> Section {
         ],
         table: Some(text),
         sentences: vec![
-            "A stream of TCP fills the port's buffer until it loses packets; ESP's window is at most what the receiver grants. So the \
-             shares follow the packets that each has in the buffer, as the thesis says."
+            format!("Of what both carry ESP has {}.", list(&of_both)),
+            "A stream of TCP with reno or cubic fills the port's buffer until it loses packets, vegas aims at two to four packets in it, \
+             and ESP's window is at most what the receiver grants. So the shares follow the packets that each has in the buffer, as \
+             the thesis says."
                 .to_owned(),
         ],
         ..Section::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_shares_beside_vegas_are_told_as_the_others() {
+        let mut results = Results::default();
+        for congestion in CONGESTIONS {
+            let topic = format!("{}-{congestion}", Topic::Beside.key());
+            for (series, share) in [(ESP, 0.3), (TCP, 0.6)] {
+                let rows = [json!({"size": 1 << 23, "share": {"median": share}})];
+                let runs = [json!({"transport": series.transport, "rows": rows})];
+                results.take(&topic, &[series], &json!({ "runs": runs }));
+            }
+        }
+        let section = beside_tcp(&results);
+        let table = section.table.unwrap();
+        assert!(
+            table.contains("\n| TCP vegas | 0.30 | 0.60 | 0.90 |"),
+            "{table}"
+        );
+        let told = &section.sentences[0];
+        assert!(told.contains("33 % beside vegas"), "{told}");
     }
 }

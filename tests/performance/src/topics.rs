@@ -25,7 +25,7 @@ pub const LONG_CABLE: &str = "rate 1gbit delay 100us";
 /// time.
 pub const LONG: (f64, f64) = (1e9, 200_000.0);
 /// Congestion controls of the TCP streams that share a port with an ESP stream.
-pub const CONGESTIONS: [&str; 3] = ["reno", "cubic", "dctcp"];
+pub const CONGESTIONS: [&str; 4] = ["reno", "cubic", "vegas", "dctcp"];
 /// If TCP streams use `dctcp`, a port of the switch marks packets once its queue has this number of
 /// bytes.
 pub const MARKS: &str = "30k";
