@@ -2,6 +2,8 @@
 
 //! Lists the measurements for the figures, each with netgauge's arguments.
 
+use std::ops::RangeInclusive;
+
 use crate::results::{Series, EDP, ESP, PLAIN_TCP, RAW, TCP, UDP};
 
 /// netgauge's option for calls without timeouts. With a timeout, each call that waits starts and
@@ -26,6 +28,9 @@ pub const LONG_CABLE: &str = "rate 1gbit delay 100us";
 pub const LONG: (f64, f64) = (1e9, 200_000.0);
 /// Congestion controls of the TCP streams that share a port with an ESP stream.
 pub const CONGESTIONS: [&str; 4] = ["reno", "cubic", "vegas", "dctcp"];
+/// The values of both of ESP's parameters that are measured: each value of Treydte's figure 12.
+/// netgauge leaves out the pairs whose `packets_to_ack` is above `burst_length`.
+pub const PARAMETERS: RangeInclusive<u32> = 1..=32;
 /// If TCP streams use `dctcp`, a port of the switch marks packets once its queue has this number of
 /// bytes.
 pub const MARKS: &str = "30k";
@@ -129,7 +134,8 @@ impl Topic {
                 RATE.1
             ),
             Self::Parameters => {
-                let values = "1,2,3,4,6,8,10,12,16,21,24,28,32";
+                let values: Vec<_> = PARAMETERS.map(|value| value.to_string()).collect();
+                let values = values.join(",");
                 format!(
                     "-x esp-params --netns h0,h1 --server-index 0 --burst {values} --ack {values} -s 512K -c 1 \
                      --warmup 0 --rate {}",
@@ -181,5 +187,8 @@ mod tests {
         assert_eq!(Topic::LargeDialogue.key(), Topic::Dialogue.key());
         assert!(Topic::Loss.arguments().contains("-s 1448,2896,"));
         assert!(Topic::Records.arguments().ends_with("--eor"));
+        let grid = Topic::Parameters.arguments();
+        assert!(grid.contains("--burst 1,2,3,4,5,"), "{grid}");
+        assert!(grid.contains(",29,30,31,32 -s 512K"), "{grid}");
     }
 }

@@ -16,6 +16,12 @@ use crate::sizes::human;
 
 /// The length of a cell's edge, pixels.
 const CELL: i32 = 56;
+/// The length of a cell's edge if the map has more than [`MANY`] rows or columns, pixels. A value
+/// of three digits fits.
+const SMALL_CELL: i32 = 28;
+/// The number of rows or columns up to which cells have the usual size. With 32 usual cells in a
+/// row the picture would be 2000 pixels wide, and its text unreadable where a page scales it down.
+const MANY: usize = 16;
 /// Room above the cells, for the title, pixels.
 const TOP: i32 = 64;
 /// Room to the left of the cells, for an axis, pixels.
@@ -89,11 +95,20 @@ impl HeatMap {
         })
     }
 
+    /// Returns the length of a cell's edge, pixels.
+    fn cell(&self) -> i32 {
+        match self.columns.len().max(self.rows.len()) > MANY {
+            true => SMALL_CELL,
+            false => CELL,
+        }
+    }
+
     /// Returns the width and the height of all cells together, pixels.
     fn inside(&self) -> (i32, i32) {
+        let cell = self.cell();
         (
-            self.columns.len() as i32 * CELL,
-            self.rows.len() as i32 * CELL,
+            self.columns.len() as i32 * cell,
+            self.rows.len() as i32 * cell,
         )
     }
 
@@ -105,11 +120,13 @@ impl HeatMap {
     /// Returns the upper left corner of a cell. Row 0 is the lowest.
     fn corner(&self, row: usize, column: usize) -> (i32, i32) {
         let (row, column) = (row as i32, column as i32);
-        let (_, height) = self.inside();
-        (LEFT + column * CELL, TOP + height - (row + 1) * CELL)
+        let (cell, (_, height)) = (self.cell(), self.inside());
+        (LEFT + column * cell, TOP + height - (row + 1) * cell)
     }
 
     fn draw_cells<B: DrawingBackend>(&self, area: &Area<B>) -> Result<(), Failure<B>> {
+        let edge = self.cell();
+        let size = if edge < CELL { 10 } else { 13 };
         for (row, cells) in self.cells.iter().enumerate() {
             for (column, value) in cells.iter().enumerate() {
                 let Some(value) = *value else { continue };
@@ -117,12 +134,12 @@ impl HeatMap {
                 let level = self.level(value);
                 let colour = ViridisRGB.get_color(level);
                 area.draw(&Rectangle::new(
-                    [(x, y), (x + CELL, y + CELL)],
+                    [(x, y), (x + edge, y + edge)],
                     colour.filled(),
                 ))?;
                 let ink = if level > LIGHT { &BLACK } else { &WHITE };
-                let middle = (x + CELL / 2, y + CELL / 2);
-                label(area, &mbit(value), middle, 13, ink, MIDDLE)?;
+                let middle = (x + edge / 2, y + edge / 2);
+                label(area, &mbit(value), middle, size, ink, MIDDLE)?;
             }
         }
         Ok(())
@@ -131,11 +148,14 @@ impl HeatMap {
     fn draw_axes<B: DrawingBackend>(&self, area: &Area<B>) -> Result<(), Failure<B>> {
         let (width, height) = self.inside();
         for (row, ack) in self.rows.iter().enumerate() {
-            let at = (LEFT - 8, self.corner(row, 0).1 + CELL / 2);
+            let at = (LEFT - 8, self.corner(row, 0).1 + self.cell() / 2);
             label(area, &ack.to_string(), at, 14, &BLACK, END)?;
         }
         for (column, burst) in self.columns.iter().enumerate() {
-            let at = (self.corner(0, column).0 + CELL / 2, TOP + height + 16);
+            let at = (
+                self.corner(0, column).0 + self.cell() / 2,
+                TOP + height + 16,
+            );
             label(area, &burst.to_string(), at, 14, &BLACK, MIDDLE)?;
         }
         let below = (LEFT + width / 2, TOP + height + 44);
@@ -247,6 +267,22 @@ mod tests {
         // The picture has 3 rectangles for the 3 values, 2 for the background and the frame, and 64
         // for the scale.
         assert_eq!(svg.matches("<rect").count(), 3 + 2 + 64);
+    }
+
+    #[test]
+    fn many_cells_are_small_and_still_have_their_values() {
+        let usual = map();
+        let many = HeatMap {
+            rows: (1..=32).collect(),
+            columns: (1..=32).collect(),
+            cells: vec![vec![Some(196_000_000); 32]; 32],
+            most: 196_000_000,
+            ..usual.clone()
+        };
+        assert_eq!((usual.cell(), many.cell()), (CELL, SMALL_CELL));
+        assert_eq!(many.size(), (1114, 1032));
+        let svg = picture::svg(&many).unwrap();
+        assert_eq!(svg.matches("\n196\n").count(), 32 * 32 + 1, "{svg}");
     }
 
     #[test]
