@@ -223,10 +223,13 @@ impl Link<'_> {
 
     /// Waits for data or a control message. Returns `true` for a control message, and `false` if
     /// data arrived before it.
-    fn wait_for_control(&self) -> Result<bool> {
+    fn wait_for_control(&mut self) -> Result<bool> {
         if self.control.is_ready(Duration::ZERO)? {
             return Ok(true);
         }
+        // poll(2) reports a completion like data. A receive call would then wait for data of which
+        // none comes, for ever if calls have no timeouts.
+        self.transport.settle()?;
         let [data, control] = wait_readable([self.transport.as_fd(), self.control_fd()], None)?;
         Ok(control && !data)
     }

@@ -31,6 +31,16 @@ pub(crate) trait DatagramSocket: AsFd {
     fn recv(&self, buffer: &mut [u8], flags: MsgFlags) -> io::Result<usize> {
         Ok(recv(self.as_fd().as_raw_fd(), buffer, flags)?)
     }
+
+    /// Waits until the kernel has released the memory of all sent datagrams.
+    fn settle(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// Returns a remark about the datagrams sent so far, for the report.
+    fn remark(&self) -> Option<String> {
+        None
+    }
 }
 
 /// A datagram socket, and how its calls wait.
@@ -165,6 +175,14 @@ impl<S: DatagramSocket> Transport for Datagrams<S> {
 
     fn max_datagram(&self) -> Option<usize> {
         Some(self.max_datagram)
+    }
+
+    fn settle(&mut self) -> io::Result<()> {
+        self.calls.socket.settle()
+    }
+
+    fn remark(&self) -> Option<String> {
+        self.calls.socket.remark()
     }
 
     fn discard_pending(&mut self) -> io::Result<()> {

@@ -7,7 +7,9 @@ use anyhow::{anyhow, bail, Context as _, Result};
 use super::kind::Kind;
 use super::options::{SocketOptions, Taken};
 use super::streams::StreamKind;
-use super::{edp, esp, esp_records, mpi, raw, spliced, tcp, tipc, udp, unix, zero_copy};
+use super::{
+    edp, edp_zero_copy, esp, esp_records, mpi, raw, spliced, tcp, tipc, udp, unix, zero_copy,
+};
 
 /// All kinds, in the order in which they are measured and listed.
 pub const KINDS: &[Kind] = &[
@@ -21,6 +23,7 @@ pub const KINDS: &[Kind] = &[
     tipc::KIND,
     zero_copy::TCP,
     zero_copy::ESP,
+    edp_zero_copy::KIND,
     spliced::TCP,
     spliced::ESP,
     mpi::KIND,
@@ -143,7 +146,7 @@ mod tests {
                 ("tcp" | "esp" | "unix" | "tipc", Ok(_)) => {}
                 (
                     "udp" | "raw" | "edp" | "esp-records" | "tcp-zerocopy" | "esp-zerocopy"
-                    | "tcp-splice" | "esp-splice" | "mpi",
+                    | "edp-zerocopy" | "tcp-splice" | "esp-splice" | "mpi",
                     Err(error),
                 ) => {
                     assert!(error.to_string().contains("tcp, esp"), "{error}");

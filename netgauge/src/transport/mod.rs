@@ -25,8 +25,10 @@ macro_rules! socket_option {
     };
 }
 
+mod completions;
 pub(crate) mod datagram;
 mod edp;
+mod edp_zero_copy;
 mod esp;
 mod esp_records;
 mod ip;
@@ -140,6 +142,17 @@ pub trait Transport: AsFd {
     ///
     /// Fails with the socket's error.
     fn discard_pending(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// Waits until the kernel has released the memory of all sent messages. No completion of a send
+    /// is then left in the socket's error queue, where it would end a wait for data. Only a
+    /// transport that sends without copies has completions.
+    ///
+    /// # Errors
+    ///
+    /// Fails with the socket's error, or with a timeout if a completion does not come.
+    fn settle(&mut self) -> io::Result<()> {
         Ok(())
     }
 

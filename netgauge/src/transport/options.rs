@@ -30,7 +30,8 @@ pub struct SocketOptions {
     pub nodelay: Option<Switch>,
 
     /// Microseconds for which a receiver polls its device instead of sleeping, SO_BUSY_POLL; tcp
-    /// and esp, both also with -zerocopy and -splice, udp and edp [default: net.core.busy_read]
+    /// and esp, both also with -zerocopy and -splice, udp, edp and edp-zerocopy [default:
+    /// net.core.busy_read]
     #[arg(help_heading = SOCKETS, long, value_name = "USECS",
           value_parser = clap::value_parser!(u32).range(..=i64::from(i32::MAX)))]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -41,7 +42,7 @@ pub struct SocketOptions {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub send_buffer: Option<u32>,
 
-    /// Receive buffer, SO_RCVBUF [default: the system's; 4M for udp, raw and edp]
+    /// Receive buffer, SO_RCVBUF [default: the system's; 4M for udp, raw, edp and edp-zerocopy]
     #[arg(help_heading = SOCKETS, long, value_name = "SIZE", value_parser = parse_buffer)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub receive_buffer: Option<u32>,

@@ -15,12 +15,11 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::time::Instant;
 
 use anyhow::{Context as _, Result};
-use nix::errno::Errno;
 use nix::poll::PollFlags;
-use nix::sys::socket::{recvmsg, send, setsockopt, ControlMessageOwned, MsgFlags, UnknownCmsg};
-use sockaddr_en::constants::{EP_RECVERR, SOL_EP};
+use nix::sys::socket::{send, setsockopt, MsgFlags};
 use socket2::{Domain, SockAddr, SockAddrStorage, SockRef, Socket, Type};
 
+use super::completions::Completions;
 use super::esp::Esp;
 use super::kind::Kind;
 use super::packets::Packets;
@@ -58,18 +57,6 @@ fn boxed<S: Connected>(stream: S, context: &Context) -> Result<Box<dyn Transport
 
 socket_option!(set ZeroCopy, libc::SOL_SOCKET, libc::SO_ZEROCOPY);
 
-/// `SO_EE_ORIGIN_ZEROCOPY` of `linux/errqueue.h`: the error is a completion.
-const ORIGIN_ZEROCOPY: u8 = 5;
-/// `SO_EE_CODE_ZEROCOPY_COPIED` of `linux/errqueue.h`: the kernel made a copy.
-const CODE_COPIED: u8 = 1;
-
-/// If more sends than this are not completed, the sender reads completions. Each pending send uses
-/// socket memory, which `net.core.optmem_max` limits.
-const MANY: u32 = 64;
-
-/// Room for one control message of the error queue: an error and an IPv6 address.
-const CONTROL_SPACE: usize = 128;
-
 fn enable(socket: &impl AsFd) -> Result<()> {
     setsockopt(socket, ZeroCopy, &1)
         .context("this kernel's TCP has no zero-copy sends (SO_ZEROCOPY): Linux has, from 4.14 on")
@@ -78,17 +65,7 @@ fn enable(socket: &impl AsFd) -> Result<()> {
 struct ZeroCopyStream<S: AsFd> {
     stream: S,
     waits: Waits,
-    /// Number of sends that are not completed.
-    pending: u32,
-    completed: Completed,
-}
-
-/// How many sends are completed. The kernel has released the memory of these sends.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Completed {
-    sends: u64,
-    /// Number of completed sends that the kernel copied.
-    copied: u64,
+    completions: Completions,
 }
 
 impl<S: AsFd> ZeroCopyStream<S> {
@@ -96,8 +73,7 @@ impl<S: AsFd> ZeroCopyStream<S> {
         Self {
             stream,
             waits,
-            pending: 0,
-            completed: Completed::default(),
+            completions: Completions::default(),
         }
     }
 
@@ -110,7 +86,7 @@ impl<S: AsFd> ZeroCopyStream<S> {
         loop {
             match send(fd, data, flags).map_err(io::Error::from) {
                 Ok(sent) => {
-                    self.pending += 1;
+                    self.completions.expect_one();
                     return Ok(sent);
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -119,7 +95,7 @@ impl<S: AsFd> ZeroCopyStream<S> {
                 {
                     // The completions are taken before the wait, because queued completions would
                     // end each wait for room at once.
-                    self.take_completions()?;
+                    self.completions.take(&self.stream)?;
                     let now = Instant::now();
                     let left = deadline
                         .get_or_insert(now + self.waits.most)
@@ -130,8 +106,11 @@ impl<S: AsFd> ZeroCopyStream<S> {
                 }
                 // The socket's memory has no room for a further completion, or the limit of pinned
                 // memory is reached. In both cases, completions of earlier sends make room.
-                Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) && self.pending > 0 => {
-                    self.await_completion()?;
+                Err(error)
+                    if error.raw_os_error() == Some(libc::ENOBUFS)
+                        && self.completions.pending() > 0 =>
+                {
+                    self.completions.await_one(&self.stream, self.waits.most)?;
                 }
                 Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => {
                     return Err(io::Error::other(
@@ -142,53 +121,6 @@ impl<S: AsFd> ZeroCopyStream<S> {
                 Err(error) => return Err(error),
             }
         }
-    }
-
-    /// Reads all completions from the error queue. Returns whether there were any.
-    fn take_completions(&mut self) -> io::Result<bool> {
-        let mut any = false;
-        while self.pending > 0 {
-            let Some((sends, copied)) = completion(&self.stream)? else {
-                break;
-            };
-            any = true;
-            self.pending = self.pending.saturating_sub(sends);
-            self.completed.sends += u64::from(sends);
-            if copied {
-                self.completed.copied += u64::from(sends);
-            }
-        }
-        Ok(any)
-    }
-
-    /// Waits until at least one send is completed.
-    fn await_completion(&mut self) -> io::Result<()> {
-        while !self.take_completions()? {
-            // poll(2) reports a queued completion as an error, and waits for errors even if no
-            // events are requested.
-            let events = wait(&self.stream, PollFlags::empty(), self.waits.most)?;
-            if events.is_empty() {
-                return Err(io::ErrorKind::TimedOut.into());
-            }
-            if self.take_completions()? {
-                return Ok(());
-            }
-            if let Some(error) = SockRef::from(&self.stream.as_fd()).take_error()? {
-                return Err(error);
-            }
-            if events.contains(PollFlags::POLLHUP) {
-                return Err(io::ErrorKind::ConnectionReset.into());
-            }
-        }
-        Ok(())
-    }
-
-    /// Waits until all sends are completed.
-    fn settle(&mut self) -> io::Result<()> {
-        while self.pending > 0 {
-            self.await_completion()?;
-        }
-        Ok(())
     }
 
     /// Aborts the connection, so that the kernel no longer sends from memory that may be reused.
@@ -204,7 +136,7 @@ impl<S: AsFd> ZeroCopyStream<S> {
         // The error is ignored, because this call fails only if the connection has ended. In that
         // case nothing is left to send.
         let _ = SockRef::from(&self.stream.as_fd()).connect(&nobody);
-        self.pending = 0;
+        self.completions.forget();
     }
 
     fn send_all(&mut self, message: &[u8]) -> io::Result<()> {
@@ -212,9 +144,7 @@ impl<S: AsFd> ZeroCopyStream<S> {
         while !rest.is_empty() {
             let sent = self.send_some(rest)?;
             rest = &rest[sent..];
-            if self.pending > MANY {
-                self.take_completions()?;
-            }
+            self.completions.take_if_many(&self.stream)?;
         }
         Ok(())
     }
@@ -232,10 +162,7 @@ impl<S: Connected> Transport for ZeroCopyStream<S> {
     fn recv(&mut self, message: &mut [u8]) -> io::Result<()> {
         // The kernel may still send the previous message from the memory of `message`, which this
         // call overwrites.
-        if let Err(error) = self.settle() {
-            self.break_off();
-            return Err(error);
-        }
+        self.settle()?;
         recv_exact(&mut self.stream, message, &self.waits)
     }
 
@@ -243,97 +170,28 @@ impl<S: Connected> Transport for ZeroCopyStream<S> {
         self.stream.packets()
     }
 
+    fn settle(&mut self) -> io::Result<()> {
+        let result = self.completions.settle(&self.stream, self.waits.most);
+        if result.is_err() {
+            self.break_off();
+        }
+        result
+    }
+
     fn remark(&self) -> Option<String> {
-        let Completed { sends, copied } = self.completed;
-        (copied > 0)
-            .then(|| format!("the kernel copied {copied} of {sends} sends here all the same"))
+        self.completions.remark()
     }
 }
 
 impl<S: AsFd> Drop for ZeroCopyStream<S> {
     fn drop(&mut self) {
-        if self.pending > 0 {
+        if self.completions.pending() > 0 {
             self.break_off();
         }
     }
 }
 
 as_fd!([S: AsFd] ZeroCopyStream<S>, stream);
-
-/// Reads the next completion from a socket's error queue, if there is one. Returns the number of
-/// completed sends, and whether the kernel copied them.
-fn completion(stream: &impl AsFd) -> io::Result<Option<(u32, bool)>> {
-    let mut control = [0; CONTROL_SPACE];
-    let flags = MsgFlags::MSG_ERRQUEUE | MsgFlags::MSG_DONTWAIT;
-    loop {
-        let message = recvmsg::<()>(
-            stream.as_fd().as_raw_fd(),
-            &mut [],
-            Some(&mut control),
-            flags,
-        );
-        let message = match message {
-            Err(Errno::EAGAIN) => return Ok(None),
-            Err(Errno::EINTR) => continue,
-            message => message?,
-        };
-        for control in message.cmsgs()? {
-            let report = match &control {
-                ControlMessageOwned::Ipv4RecvErr(error, _) => Report::from(error),
-                ControlMessageOwned::Ipv6RecvErr(error, _) => Report::from(error),
-                ControlMessageOwned::Unknown(other) => match Report::of_esp(other) {
-                    Some(report) => report,
-                    None => continue,
-                },
-                _ => continue,
-            };
-            if report.origin == ORIGIN_ZEROCOPY {
-                // The completion covers the sends with the numbers `first` to `last`. Numbers start
-                // at 0, and wrap at 2^32.
-                let sends = report.last.wrapping_sub(report.first).wrapping_add(1);
-                return Ok(Some((sends, report.code & CODE_COPIED != 0)));
-            }
-        }
-        // The queue had something other than a completion, such as a timestamp or an ICMP error.
-    }
-}
-
-/// The fields of a `struct sock_extended_err` that are used.
-struct Report {
-    origin: u8,
-    code: u8,
-    first: u32,
-    last: u32,
-}
-
-impl From<&libc::sock_extended_err> for Report {
-    fn from(error: &libc::sock_extended_err) -> Self {
-        Self {
-            origin: error.ee_origin,
-            code: error.ee_code,
-            first: error.ee_info,
-            last: error.ee_data,
-        }
-    }
-}
-
-impl Report {
-    /// Returns ESP's extended error from a control message that nix does not know.
-    fn of_esp(message: &UnknownCmsg) -> Option<Self> {
-        let header = &message.cmsg_header;
-        if (header.cmsg_level, header.cmsg_type) != (SOL_EP, EP_RECVERR) {
-            return None;
-        }
-        let bytes = message.data_bytes.first_chunk::<16>()?;
-        let word = |at: usize| u32::from_ne_bytes([0, 1, 2, 3].map(|i| bytes[at + i]));
-        Some(Self {
-            origin: bytes[4],
-            code: bytes[6],
-            first: word(8),
-            last: word(12),
-        })
-    }
-}
 
 #[cfg(test)]
 mod tests {
@@ -376,11 +234,11 @@ mod tests {
                     message.fill(tag);
                     transport.send(&message).unwrap();
                     transport.recv(&mut message).unwrap();
-                    assert_eq!(transport.pending, 0);
+                    assert_eq!(transport.completions.pending(), 0);
                     assert!(message.iter().all(|byte| *byte == !tag));
                 }
             });
-            assert!(transport.completed.sends >= 5);
+            assert!(transport.completions.completed() >= 5);
             // A receiver on loopback may keep the pages for any length of time, so the kernel
             // copies them.
             let remark = transport.remark().unwrap();
@@ -402,7 +260,8 @@ mod tests {
             }
             transport.recv(&mut [0]).unwrap();
         });
-        assert_eq!((transport.pending, transport.completed.sends), (0, 20_000));
+        assert_eq!(transport.completions.pending(), 0);
+        assert_eq!(transport.completions.completed(), 20_000);
     }
 
     #[test]
@@ -412,7 +271,7 @@ mod tests {
             transport.waits.polls_to_send = polls;
             let error = transport.send(&vec![0; 64 << 20]).unwrap_err();
             assert!(is_timeout(&error), "{error}");
-            assert_eq!(transport.pending, 0);
+            assert_eq!(transport.completions.pending(), 0);
             // The connection was aborted, so a further message cannot be sent.
             assert!(transport.send(&[0]).is_err());
         }

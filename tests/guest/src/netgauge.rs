@@ -11,7 +11,7 @@ use crate::prelude::*;
 use crate::program::{start, wait_for_word};
 
 /// All transports that netgauge's option `-m` takes.
-pub const TRANSPORTS: [&str; 12] = [
+pub const TRANSPORTS: [&str; 13] = [
     "tcp",
     "udp",
     "raw",
@@ -22,6 +22,7 @@ pub const TRANSPORTS: [&str; 12] = [
     "tipc",
     "tcp-zerocopy",
     "esp-zerocopy",
+    "edp-zerocopy",
     "tcp-splice",
     "esp-splice",
 ];

@@ -11,6 +11,7 @@ use guest::prelude::*;
 
 scenarios! {
     direct netgauge_measures_by_every_transport = everything, within(180);
+    direct netgauge_edp_zerocopy_ends_without_timeouts = without_timeouts;
     direct netgauge_reports_why_tipc_does_not_work = bearers;
     guest netgauge_measures_by_tipc_without_a_bearer = one_host;
 }
@@ -48,6 +49,29 @@ fn everything(lab: &Lab) -> Outcome {
     complete(&client(&lab.a, line)?, 3)?;
     for options in ["-N both", "--nodelay off --receive-buffer 64K -N receive"] {
         complete(&client(&lab.a, &format!("{line} {options}"))?, 3).context(options)?;
+    }
+    Ok(())
+}
+
+/// When the last answer is sent, the server waits for a datagram or for the client's next order. A
+/// completion in the error queue must not end this wait: the server would wait for a datagram only,
+/// and nothing limits that wait.
+fn without_timeouts(lab: &Lab) -> Outcome {
+    lab.give_ip_addresses()?;
+    let _server = Server::on(&lab.b)?;
+    let line = "-m edp-zerocopy,edp -x one-one -s 1,1400,20000 -c 20 --no-timeouts";
+    let output = client(&lab.a, line)?;
+    let report = report(&output)?;
+    ensure!(output.status.success(), "not complete: {report}");
+    for transport in ["edp-zerocopy", "edp"] {
+        let mut runs = report["runs"].as_array().context("no runs")?.iter();
+        let run = runs
+            .find(|run| run["transport"] == transport)
+            .context(transport)?;
+        same(run["rows"].as_array().map(Vec::len), Some(3), transport)?;
+        // The pages of a program do not cross to another host of the same machine.
+        let copies = run.to_string().contains("the kernel copied");
+        same(copies, transport == "edp-zerocopy", transport)?;
     }
     Ok(())
 }
