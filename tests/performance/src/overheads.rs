@@ -9,7 +9,7 @@ use anyhow::Result;
 use netgauge::plot::axis::Scale;
 
 use crate::page::{ahead, line, lines, over_sizes, table, Section};
-use crate::results::{at, Results, Series, ALL, ESP, PLAIN_TCP, TCP, UDP};
+use crate::results::{at, Results, Series, ALL, ESP, EZDP, PLAIN_TCP, TCP, UDP};
 use crate::topics::Topic;
 use crate::words::{beside, number, Better, KIB, MIB};
 
@@ -141,7 +141,7 @@ fn costs(results: &Results) -> String {
     let mut text = String::from(
         "| instructions, both ends | message | kernel | softirqs | byte | kernel | softirqs |\n|---|---:|---:|---:|---:|---:|---:|",
     );
-    for series in ALL {
+    for series in ALL.into_iter().filter(|series| *series != EZDP) {
         let _ = write!(text, "\n| {} |", series.name);
         for cost in &COSTS {
             for cell in [

@@ -48,8 +48,11 @@ pub const UDP: Series = series("udp", "UDP", "udp");
 /// Packet sockets.
 pub const RAW: Series = series("raw", "AF_PACKET", "raw");
 
+/// EDP that sends without copies. Only its dialogues are measured.
+pub const EZDP: Series = series("ezdp", "EZDP", "edp-zerocopy");
+
 /// All compared series, in the order of the figures.
-pub const ALL: [Series; 6] = [ESP, EDP, TCP, PLAIN_TCP, UDP, RAW];
+pub const ALL: [Series; 7] = [ESP, EDP, EZDP, TCP, PLAIN_TCP, UDP, RAW];
 /// The points of a curve: pairs of a size and a value, in ascending order of the sizes.
 pub type Points = Vec<(f64, f64)>;
 

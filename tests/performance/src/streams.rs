@@ -9,7 +9,7 @@ use netgauge::plot::chart::Line;
 use serde_json::Value;
 
 use crate::page::{ahead, chart, line, lines, over_sizes, table, Section};
-use crate::results::{at, Points, Results, Series, EDP, ESP, PLAIN_TCP, RAW, TCP, UDP};
+use crate::results::{at, Points, Results, Series, EDP, ESP, EZDP, PLAIN_TCP, RAW, TCP, UDP};
 use crate::topics::{Topic, ACKS, BUFFER, BUFFERS, LOSS, PACKETS, PAYLOAD, RATE};
 use crate::words::{beside, list, number, Better, KIB, MIB};
 
@@ -51,13 +51,15 @@ fn compared(
     list(&told)
 }
 
-/// Redraws the figures of sections 4.3.1, 4.3.3, 5.3.1 and 5.3.3 of Reinhardt (2006).
+/// Redraws figures 4.3.1, 4.3.3, 4.4.1, 4.4.3, 5.3.1 and 5.3.3 of Reinhardt (2006).
 pub fn latency(results: &Results) -> Result<Section> {
     let (topic, path) = ("dialogue", "half_rtt_ns.median");
     let lines = lines(results, topic, path);
     let mut section = Section {
         title: "Latency over message size".to_owned(),
-        sources: "Reinhardt 2006, figures 4.3.1 and 4.3.3 (EDP), 5.3.1 and 5.3.3 (ESP): half a round trip.".to_owned(),
+        sources: "Reinhardt 2006, figures 4.3.1 and 4.3.3 (EDP), 4.4.1 and 4.4.3 (EZDP), 5.3.1 and 5.3.3 (ESP): half a round trip. \
+                  EZDP is EDP that sends from the program's pages; a veth pair needs a copy of them, which a network card does not."
+            .to_owned(),
         commands: vec![Topic::Dialogue.command(), Topic::LargeDialogue.command()],
         table: Some(table(
             &lines,
@@ -81,6 +83,12 @@ pub fn latency(results: &Results) -> Result<Section> {
             compared(results, (topic, path), one, &others, 1.0)
         ));
     }
+    let zero_copy = |size| compared(results, (topic, path), EZDP, &[EDP], size);
+    section.sentences.push(format!(
+        "Over EZDP a message of one byte takes {}, and one of 64 KiB {}.",
+        zero_copy(1.0),
+        zero_copy(64.0 * KIB)
+    ));
     let others = [TCP, PLAIN_TCP, RAW];
     section
         .sentences
@@ -88,14 +96,14 @@ pub fn latency(results: &Results) -> Result<Section> {
     Ok(section)
 }
 
-/// Redraws the figures of sections 4.3.2, 4.3.4, 5.3.2 and 5.3.4 of Reinhardt (2006).
+/// Redraws figures 4.3.2, 4.3.4, 4.4.2, 4.4.4, 5.3.2 and 5.3.4 of Reinhardt (2006).
 pub fn throughput(results: &Results) -> Result<Section> {
     let (topic, path) = ("dialogue", "mbit_per_s");
     let lines = lines(results, topic, path);
     let mut section = Section {
         title: "Throughput over message size".to_owned(),
-        sources: "Reinhardt 2006, figures 4.3.2 and 4.3.4 (EDP), 5.3.2 and 5.3.4 (ESP): the size divided by half a round trip, \
-                  of the same measurement."
+        sources: "Reinhardt 2006, figures 4.3.2 and 4.3.4 (EDP), 4.4.2 and 4.4.4 (EZDP), 5.3.2 and 5.3.4 (ESP): the size divided by \
+                  half a round trip, of the same measurement."
             .to_owned(),
         commands: vec![Topic::Dialogue.command(), Topic::LargeDialogue.command()],
         table: Some(table(
@@ -562,6 +570,29 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn datagrams_without_a_copy_are_in_the_figures_of_dialogues() {
+        let mut results = Results::default();
+        for (series, ns) in [(EDP, 1000), (EZDP, 1200), (ESP, 1100)] {
+            let row = |size: u32| {
+                let time = json!({ "median": ns * size });
+                json!({"size": size, "half_rtt_ns": time, "mbit_per_s": 8000.0 / f64::from(ns)})
+            };
+            let runs = [json!({"transport": series.transport, "rows": [row(1), row(1 << 16)]})];
+            results.take("dialogue", &[series], &json!({ "runs": runs }));
+        }
+        let section = latency(&results).unwrap();
+        assert!(section.table.unwrap().contains("\n| EZDP | 1,200 |"));
+        let told = section.sentences.join("\n");
+        assert!(
+            told.contains("of one byte takes 20 % more than EDP, and"),
+            "{told}"
+        );
+        let section = throughput(&results).unwrap();
+        assert!(section.table.unwrap().contains("\n| EZDP |"));
+        assert!(section.pictures[0].2.contains("EZDP"));
+    }
 
     #[test]
     fn throughput_by_buffers_is_shown_for_esp_and_tcp() {

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use anyhow::{ensure, Context, Result};
-use performance::results::{Results, Series, ESP, PLAIN_TCP, TCP};
+use performance::results::{Results, Series, ESP, EZDP, PLAIN_TCP, TCP};
 use performance::topics::{
     transports, Topic, ACKS, BUFFER, BUFFERS, CONGESTIONS, LONG_CABLE, LOSS, MARKS, OTHERS, RATE,
 };
@@ -75,6 +75,8 @@ fn cable(guest: &mut Commands, results: &mut Results) -> Result<()> {
     guest.ask(&warm_up)?;
     let mut tracer = Tracer::new(guest)?;
     on_cable(guest, results, &mut tracer, &OTHERS)?;
+    step::say("a cable: datagrams that are sent without a copy");
+    to_server(guest, results, Topic::Dialogue, &[EZDP])?;
     step::say("a cable: calls that do not block");
     to_server(guest, results, Topic::Nonblocking, &OTHERS)?;
     for kib in BUFFERS {
