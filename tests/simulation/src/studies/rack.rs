@@ -8,7 +8,7 @@
 //! not simulated.
 //!
 //! Messages of published sizes do not depend on each other, so a message takes an idle one of the
-//! [`POOL`] streams of its sender. A second case of each distribution has one stream for each
+//! `POOL` streams of its sender. A second case of each distribution has one stream for each
 //! sender, where messages wait for each other. Both cases have the same requirement.
 
 use std::io::{self, Write};
