@@ -113,7 +113,7 @@ impl<S: AsFd> DatagramSocket for ZeroCopyDatagrams<S> {
 impl<S: AsFd> Drop for ZeroCopyDatagrams<S> {
     fn drop(&mut self) {
         // The caller may reuse the memory of sent messages, so the kernel should have released it.
-        // An error is ignored: the socket is closed, and nobody waits for its datagrams.
+        // An error is ignored, because the socket is closed and sends nothing more.
         let _ = self.settle();
     }
 }

@@ -27,7 +27,7 @@ pub struct Setup {
     /// The first `together` connections belong to one host. The others belong to hosts that have
     /// `pool` connections each.
     pub together: usize,
-    /// Number of connections of each host without the connections of `together`.
+    /// Number of connections of each other host.
     pub pool: usize,
     /// Rate of every link, in each direction.
     pub rate: Rate,
