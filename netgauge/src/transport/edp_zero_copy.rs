@@ -13,14 +13,14 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use nix::sys::socket::{recv, send, MsgFlags};
-use sockaddr_en::{Address, EdpProtocol, EdpSocket, MacAddr};
+use sockaddr_en::EdpProtocol;
 
 use super::completions::Completions;
-use super::datagram::{DatagramSocket, Datagrams};
+use super::datagram::DatagramSocket;
 use super::kind::Kind;
-use super::{at_interface, explain_family, peer_address, Context, Prepared};
+use super::{edp, Context, Prepared};
 
 pub(super) const KIND: Kind = Kind::new(
     "edp-zerocopy",
@@ -29,22 +29,9 @@ pub(super) const KIND: Kind = Kind::new(
 );
 
 fn prepare(context: &Context) -> Result<Prepared> {
-    let interface = context.ethernet()?;
-    let local = Address::new(MacAddr::UNSPECIFIED, interface.index, 0);
-    let socket = EdpSocket::bind_with(EdpProtocol::Ezdp, local)
-        .map_err(explain_family)
-        .with_context(|| format!("binding an EZDP socket to {}", interface.name))?;
-    let (context, port) = (context.clone(), socket.local_addr()?.port);
-    Ok(Prepared::new(at_interface(&interface, port), move |peer| {
-        let address = peer_address(peer, &interface)?;
-        socket
-            .connect(address)
-            .with_context(|| format!("connecting to {address} by EZDP"))?;
-        let most = socket.max_datagram();
-        let most = most.context("asking for EZDP's largest datagram")? as usize;
-        let socket = ZeroCopyDatagrams::new(socket, context.give_up);
-        Datagrams::boxed(socket, most, &context)
-    }))
+    edp::prepare_with(context, EdpProtocol::Ezdp, |socket, context| {
+        ZeroCopyDatagrams::new(socket, context.give_up)
+    })
 }
 
 /// A connected socket whose sends are completed by reports in its error queue.
