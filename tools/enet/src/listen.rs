@@ -11,6 +11,8 @@ use anyhow::{bail, Context, Result};
 use rustix::io::Errno;
 use rustix::net::{self, sockopt, AddressFamily, SocketFlags, SocketType};
 
+use crate::endpoint;
+
 /// Maximum number of connections that wait to be accepted.
 const BACKLOG: i32 = 128;
 
@@ -28,11 +30,7 @@ impl FromStr for Listen {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         const FORM: &str = "expected ADDRESS:PORT, [ADDRESS]:PORT, NAME:PORT or :PORT";
         let (host, port) = text.rsplit_once(':').ok_or(FORM)?;
-        // `parse` would take a sign, too.
-        if !port.bytes().all(|byte| byte.is_ascii_digit()) {
-            return Err(FORM);
-        }
-        let port = port.parse().map_err(|_| FORM)?;
+        let port = endpoint::port(port).map_err(|_| FORM)?;
         let bracketed = host
             .strip_prefix('[')
             .and_then(|rest| rest.strip_suffix(']'));

@@ -190,14 +190,11 @@ pub fn lookup(host: &str, port: u16) -> Result<Address, LookupError> {
         host: name.to_owned(),
         error,
     })?;
+    // 0 is the number of no interface.
+    let interface = interface.filter(|index| *index != 0);
     let mut first = None;
     for address in addresses {
-        match lookup_ip(
-            address.ip(),
-            interface
-                .filter(|index| *index != 0)
-                .or_else(|| scope_of(&address)),
-        ) {
+        match lookup_ip(address.ip(), interface.or_else(|| scope_of(&address))) {
             Ok((mac, interface)) => return Ok(Address::new(mac, interface, port)),
             Err(error) => first = first.or(Some(error)),
         }

@@ -10,7 +10,6 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use nix::errno::Errno;
 
 use super::{rules, Group, PINS, PIN_PREFIX};
 use crate::proc_file;
@@ -98,10 +97,7 @@ fn number_and_below(directory: &Path) -> io::Result<(u64, Vec<PathBuf>)> {
 
 /// Returns whether an error means that the group ended while its directory was read.
 fn has_ended(error: &io::Error) -> bool {
-    let errors = [Errno::ENOENT, Errno::ENODEV];
-    errors
-        .iter()
-        .any(|errno| error.raw_os_error() == Some(*errno as i32))
+    matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENODEV))
 }
 
 #[cfg(test)]
