@@ -63,9 +63,12 @@ const LEASE: u16 = 256;
 /// The budget shrinks after this many consecutive spans in which the port was fully used, or after
 /// one of them during which more than [`QUEUED`] packets always stood in the port.
 const FULL_SPANS: u8 = 16;
+
+/// If more packets than this stand in the port throughout a span, the budget need not be as large
+/// as it is.
 const QUEUED: u32 = 32;
 
-/// So many short announcements take the room of a full packet in a port's buffer.
+/// Number of short announcements that take the room of one full packet in a port's buffer.
 const SHORTS: u32 = 25;
 
 /// Rates are in bytes per 2^16 ns.

@@ -451,8 +451,8 @@ fn rules(lab: &Lab) -> Outcome {
         ("deny 0.0.0.0/0 790-790 0", [false, false]),
         ("deny ::/0 790-790 0", [false, false]),
     ];
-    // A client remembers the server's refusal for a while, and makes no further attempt by ESP
-    // meanwhile. So only the first rule is tested at the server.
+    // A client remembers the server's refusal for a while, and makes no attempt by ESP until then.
+    // So only the first rule is tested at the server.
     for (host, cases) in [(&lab.a, &cases[..]), (&lab.b, &cases[..1])] {
         for &(line, by_esp) in cases {
             // The server's rules name addresses of its clients.

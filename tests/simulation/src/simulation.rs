@@ -120,11 +120,9 @@ impl Setup {
         let place = |sender| match sender < self.together {
             true => (RECEIVER + 1, sender as u32),
             false => {
-                let place = sender - self.together;
-                (
-                    (place / self.pool) as u32 + first,
-                    (place % self.pool) as u32,
-                )
+                let other = sender - self.together;
+                let (host, number) = (other / self.pool, other % self.pool);
+                (host as u32 + first, number as u32)
             }
         };
         let places: Vec<End> = (0..self.senders).map(place).collect();

@@ -203,7 +203,7 @@ fn stream_zero_copy_of_part_of_the_message(trace: &Trace, (client, server): Pair
     let bytes = random(1 << 20, 7);
     let (mut sends, mut sent) = (0, Vec::new());
     let (mut refusals, mut refused) = (0, Ok(()));
-    // Packets that are sent meanwhile may make room for one more call, so the loop ends only after
+    // Packets that leave between two calls may make room for one more, so the loop ends only after
     // two refusals in a row.
     while refusals < 2 {
         match client.send(&bytes, ZEROCOPY) {
