@@ -22,7 +22,7 @@ pub(super) struct Rule {
     allows: bool,
     network: IpAddr,
     /// Number of leading bits of `network` that are compared. If it is 0, the rule applies to all
-    /// IPv4 and IPv6 hosts.
+    /// hosts of the family of `network`.
     bits: u8,
     /// The server ports to which the rule applies.
     ports: RangeInclusive<u16>,
@@ -33,14 +33,17 @@ impl Rule {
         if !self.ports.contains(&port) {
             return false;
         }
+        // A shift by the whole width, which is the shift of a rule with 0 bits, leaves nothing to
+        // compare.
         let rest = |width: u32| width.saturating_sub(self.bits.into());
         match (peer, self.network) {
-            _ if self.bits == 0 => true,
             (IpAddr::V4(peer), IpAddr::V4(network)) => {
-                (peer.to_bits() ^ network.to_bits()).checked_shr(rest(32)) == Some(0)
+                let differing = peer.to_bits() ^ network.to_bits();
+                differing.checked_shr(rest(32)).unwrap_or(0) == 0
             }
             (IpAddr::V6(peer), IpAddr::V6(network)) => {
-                (peer.to_bits() ^ network.to_bits()).checked_shr(rest(128)) == Some(0)
+                let differing = peer.to_bits() ^ network.to_bits();
+                differing.checked_shr(rest(128)).unwrap_or(0) == 0
             }
             _ => false,
         }

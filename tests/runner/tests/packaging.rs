@@ -85,7 +85,8 @@ fn rules_replace_those_of_the_namespace_and_deny_first() {
 fn a_line_that_is_no_rule_leaves_all_to_tcp() {
     let (written, is_good) = loaded("deny 10.0.0.9/32 80-90 7\nallow 10.0.0.0/24 0-65535\n");
     assert!(!is_good);
-    let wanted = "flush 0\nallow 10.0.0.0/24 0-65535 0\ndeny 0.0.0.0/0 0-65535 0\n";
+    let wanted =
+        "flush 0\nallow 10.0.0.0/24 0-65535 0\ndeny 0.0.0.0/0 0-65535 0\ndeny ::/0 0-65535 0\n";
     assert_eq!(written, wanted);
 }
 

@@ -352,7 +352,8 @@ fn no_rules_left(lab: &Lab) -> Outcome {
     for below in ["", ".control"] {
         let (code, said) = ended("", "enet map --allow :982")?;
         same(code, Some(0), &said)?;
-        let wanted = format!("allow 0.0.0.0/0 982-982 {}\n", unit.id()?);
+        let id = unit.id()?;
+        let wanted = format!("allow 0.0.0.0/0 982-982 {id}\nallow ::/0 982-982 {id}\n");
         same(rules_of(lab)?, wanted, "the rules")?;
         let (code, said) = ended(below, "enet unmap")?;
         same(code, Some(0), &said)?;

@@ -447,8 +447,10 @@ fn rules(lab: &Lab) -> Outcome {
         ("allow 10.0.0.0/24 0-65535 0", [false, false]),
         ("deny fd00::2/128 0-65535 0", [false, true]),
         ("deny 10.0.0.0/24 0-65535 0", [true, true]),
-        ("allow 0.0.0.0/0 790-790 0", [true, true]),
-        ("deny 0.0.0.0/0 790-790 0", [false, false]),
+        // A network of 0 bits is all hosts of one family.
+        ("allow 0.0.0.0/0 790-790 0", [false, false]),
+        ("deny 0.0.0.0/0 790-790 0", [true, true]),
+        ("allow ::/0 790-790 0", [true, true]),
         ("deny ::/0 790-790 0", [false, false]),
     ];
     // A client remembers the server's refusal for a while, and makes no attempt by ESP until then.
@@ -473,6 +475,30 @@ fn rules(lab: &Lab) -> Outcome {
             )?;
             rule(host, "flush 0\n")?;
         }
+    }
+    rules_of_v4(lab)
+}
+
+/// A socket of either family has the rules of IPv4 where its peer's address is one of IPv4.
+fn rules_of_v4(lab: &Lab) -> Outcome {
+    // The server has refused connections to other ports, which the client remembers.
+    let listener = listener(&lab.b, SIX, 791, 4)?;
+    for (line, by_esp) in [
+        ("allow ::/0 0-65535 0\n", false),
+        ("deny ::/0 0-65535 0\n", true),
+        ("allow 0.0.0.0/0 0-65535 0\n", true),
+        ("deny 0.0.0.0/0 0-65535 0\n", false),
+    ] {
+        rule(&lab.a, line)?;
+        for (kind, to) in [
+            (MAPPED, internet([10, 0, 0, 2], 791)),
+            (SIX, name("::ffff:10.0.0.2", 791, 0)?),
+        ] {
+            let client = dial(&lab.a, kind, &to)?;
+            let carried = carried(&client, &listener.accept(0)?.0, by_esp);
+            carried.with_context(|| format!("{line}: {kind:?}"))?;
+        }
+        rule(&lab.a, "flush 0\n")?;
     }
     Ok(())
 }

@@ -2,7 +2,6 @@
 
 //! Rules that say for which peers and ports ESP may carry the connections of mapped sockets.
 
-use std::fmt;
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -18,13 +17,33 @@ const FILE: &str = "/proc/net/enet_policy";
 /// Maximum number of rules in the module, for each network namespace.
 const MOST: usize = 256;
 
+/// The networks of all hosts: in the module's rules, a network has hosts of one family.
+const ALL: [(IpAddr, u8); 2] = [
+    (IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0),
+    (IpAddr::V6(Ipv6Addr::UNSPECIFIED), 0),
+];
+
 /// The peers and the server ports to which a rule applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peers {
-    network: IpAddr,
-    bits: u8,
+    /// An address and the number of its bits that count. `None` is all hosts of both families.
+    network: Option<(IpAddr, u8)>,
     first: u16,
     last: u16,
+}
+
+impl Peers {
+    /// Returns the networks and the ports, as the module's rules have them.
+    fn networks(self) -> impl Iterator<Item = String> {
+        let Self {
+            network,
+            first,
+            last,
+        } = self;
+        let all = network.is_none().then_some(ALL).into_iter().flatten();
+        all.chain(network)
+            .map(move |(network, bits)| format!("{network}/{bits} {first}-{last}"))
+    }
 }
 
 /// Returns the number of bits of an address.
@@ -77,16 +96,18 @@ impl FromStr for Peers {
             !place.is_empty() || ports.is_some(),
             "neither an address nor a port"
         );
-        let (network, bits) = match place.split_once('/') {
-            _ if place.is_empty() => (Ipv4Addr::UNSPECIFIED.into(), 0),
-            Some((network, bits)) => (network.parse()?, number(bits)?),
+        let network = match place.split_once('/') {
+            _ if place.is_empty() => None,
+            Some((network, bits)) => Some((network.parse()?, number(bits)?)),
             None => {
                 let address = place.parse()?;
-                (address, width_of(address))
+                Some((address, width_of(address)))
             }
         };
-        let width = width_of(network);
-        ensure!(bits <= width, "the address has {width} bits");
+        if let Some((network, bits)) = network {
+            let width = width_of(network);
+            ensure!(bits <= width, "the address has {width} bits");
+        }
         let (first, last) = match ports.map(|ports| ports.split_once('-').unwrap_or((ports, ports)))
         {
             Some((first, last)) => (number(first)?, number(last)?),
@@ -95,22 +116,9 @@ impl FromStr for Peers {
         ensure!(first <= last, "the first port is behind the last");
         Ok(Self {
             network,
-            bits,
             first,
             last,
         })
-    }
-}
-
-impl fmt::Display for Peers {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            network,
-            bits,
-            first,
-            last,
-        } = self;
-        write!(f, "{network}/{bits} {first}-{last}")
     }
 }
 
@@ -140,8 +148,9 @@ impl Rules {
         let deny = self.deny.iter().map(|peers| ("deny", peers));
         // Deny rules come first because sockets may connect between two lines: an allow rule must
         // not take effect before the deny rules that restrict it.
-        deny.chain(allow)
-            .map(move |(word, peers)| format!("{word} {peers} {group}\n"))
+        deny.chain(allow).flat_map(move |(word, peers)| {
+            (peers.networks()).map(move |network| format!("{word} {network} {group}\n"))
+        })
     }
 
     /// Stores the rules for a control group in the module. They replace the group's earlier rules.
@@ -226,12 +235,17 @@ mod tests {
 
     #[test]
     fn peers_are_networks_and_ports() {
-        let read = |text: &str| text.parse::<Peers>().map(|peers| peers.to_string()).ok();
+        let read = |text: &str| {
+            let networks = text.parse::<Peers>().ok()?.networks();
+            Some(networks.collect::<Vec<_>>().join(", "))
+        };
         for (text, wanted) in [
             ("10.0.0.1", "10.0.0.1/32 0-65535"),
             ("10.0.0.0/24", "10.0.0.0/24 0-65535"),
             ("10.0.0.0/24:6379", "10.0.0.0/24 6379-6379"),
-            (":5432-5440", "0.0.0.0/0 5432-5440"),
+            (":5432-5440", "0.0.0.0/0 5432-5440, ::/0 5432-5440"),
+            ("0.0.0.0/0:80", "0.0.0.0/0 80-80"),
+            ("::/0", "::/0 0-65535"),
             ("fd00::1", "fd00::1/128 0-65535"),
             ("fd00::/64", "fd00::/64 0-65535"),
             ("[fd00::/64]:6379", "fd00::/64 6379-6379"),
@@ -272,7 +286,11 @@ mod tests {
             deny: vec!["10.0.0.9".parse().unwrap()],
         };
         let lines: Vec<_> = rules.lines(7).collect();
-        let wanted = ["deny 10.0.0.9/32 0-65535 7\n", "allow 0.0.0.0/0 80-80 7\n"];
+        let wanted = [
+            "deny 10.0.0.9/32 0-65535 7\n",
+            "allow 0.0.0.0/0 80-80 7\n",
+            "allow ::/0 80-80 7\n",
+        ];
         assert_eq!(lines, wanted);
     }
 }
