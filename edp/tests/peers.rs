@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use edp::peers::{
     Answer, Bucket, Known, Patience, Peer, ANSWER_LIFETIME, QUERY_INTERVAL, REFRESH_AFTER, REST,
-    REST_EXPECTED, REST_EXPECTED_MAX, REST_MAX, SILENCE_BACKOFF,
+    REST_EXPECTED, REST_EXPECTED_MAX, REST_MAX, SILENCE_BACKOFF, WAYS,
 };
 use edp::query::{flags, Capabilities};
 use proptest::prelude::*;
@@ -155,23 +155,24 @@ fn a_silent_peer_is_queried_again_after_a_while() {
 #[test]
 fn a_peer_without_an_entry_is_not_queried() {
     let mut bucket = Bucket::default();
-    for number in 0..4 {
+    for number in 0..WAYS as u8 {
         let known = bucket.look_up(&peer(number), START, || nonce(7));
         assert_eq!(known, Known::Query(nonce(7)));
     }
     assert_eq!(
-        bucket.look_up(&peer(9), START + 1, || nonce(7)),
+        bucket.look_up(&peer(99), START + 1, || nonce(7)),
         Known::Nothing
     );
     // An entry with an answer outlasts the entry of a silent peer.
     assert!(bucket.on_answer(&peer(0), START, nonce(7), &answer_with(Some(100))));
     let later = START + QUERY_INTERVAL;
-    for number in 10..13 {
+    let others = 100 + WAYS as u8 - 1;
+    for number in 100..others {
         let known = bucket.look_up(&peer(number), later, || nonce(8));
         assert_eq!(known, Known::Query(nonce(8)));
     }
     assert_eq!(bucket.largest(&peer(0), later), Some(100));
-    bucket.look_up(&peer(13), later, || nonce(8));
+    bucket.look_up(&peer(others), later, || nonce(8));
     assert_eq!(bucket.largest(&peer(0), later), None);
 }
 

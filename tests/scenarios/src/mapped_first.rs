@@ -27,6 +27,7 @@ scenarios! {
     guest mapped_first_connection_does_not_block_poll_epoll_or_a_ring = nonblocking;
     direct mapped_connect_by_a_ring_outlasts_a_needless_wake = needless_wake;
     direct mapped_first_connections_of_many_threads_share_a_query = threads;
+    direct mapped_first_connections_to_two_hundred_hosts_are_all_by_esp = crowd;
     direct mapped_first_connection_waits_once_for_a_silent_host = silent_host;
     direct mapped_first_connection_waits_again_for_a_host_that_a_rule_names = named_host;
     direct mapped_first_connection_ignores_a_late_answer_and_the_next_uses_it = late_answer;
@@ -584,4 +585,52 @@ fn refusals(lab: &Lab) -> Outcome {
         same(attempts, 1, "attempts of ESP at a plain server")?;
     }
     Ok(())
+}
+
+/// A program connects to 200 hosts at once, as a parallel job does when it starts. Packet sockets
+/// stand for the hosts.
+fn crowd(lab: &Lab) -> Outcome {
+    const HOSTS: std::ops::Range<u8> = 20..220;
+    let hosts = HOSTS.len() as u32;
+    let station = |number: u8| [2, 0, 0, 0, 1, number];
+    addresses(lab)?;
+    let lines = HOSTS.map(|number| {
+        let mac = print_mac(station(number));
+        format!("neigh replace 10.0.0.{number} lladdr {mac} dev {DEVICE} nud permanent\n")
+    });
+    (lab.a.namespace).ip(&lines.collect::<String>())?;
+    // A connection to a host that a rule names waits for a second.
+    Knobs(&lab.a.namespace).set("mapped_wait", LONGEST)?;
+    rule(&lab.a, "allow 10.0.0.0/24 0-65535 0\n")?;
+    let wire = lab.b.packets(ETH_P_EDP)?;
+    let start = Instant::now();
+    let clients = HOSTS.map(|number| attempt(lab, number, 830));
+    let clients = clients.collect::<Result<Vec<_>>>()?;
+    let asked_all = [
+        ("MappedWaits", hosts),
+        ("EdpOutQueries", hosts),
+        ("MappedTcpUnknown", 0),
+    ];
+    if start.elapsed() > Duration::from_secs(1) {
+        note("the machine is too slow to connect to all of them in a second");
+        return Ok(());
+    }
+    counted(lab, &asked_all)?;
+    let mut frame = [0; 256];
+    for _ in HOSTS {
+        let length = wire.take(&mut frame)?;
+        let query = &frame[..length];
+        let to = query.first_chunk().context("a short frame")?;
+        let nonce = query.get(HEADERS + 1..HEADERS + 5).context("no query")?;
+        wire.send(&answer(lab, *to, nonce.try_into()?))?;
+    }
+    lab.a.await_counter("EdpInAnswers", hosts)?;
+    for client in &clients {
+        client.poll(libc::POLLOUT, Duration::ZERO)?;
+    }
+    if start.elapsed() > Duration::from_secs(1) {
+        note("the machine is too slow to answer in time");
+        return Ok(());
+    }
+    counted(lab, &[("EspActiveOpens", hosts), ("MappedTcpUnknown", 0)])
 }

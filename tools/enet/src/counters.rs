@@ -198,7 +198,7 @@ const MEANINGS: &[(&str, &str)] = &[
     ),
     (
         "EdpInQueriesRefused",
-        "Such queries were not answered: more than 1000 in a second came.",
+        "Such queries were not answered: more than 1024 came at once, or 10,000 in a second.",
     ),
     (
         "EdpOutQueries",
