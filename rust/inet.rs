@@ -193,6 +193,8 @@ pub(crate) trait Streams: Sized + 'static {
     fn give_up(call: &StreamCall<'_, Self>, companion: &Companion<Self>) -> Option<Result>;
     /// Sets `TCP_USER_TIMEOUT` to `millis` milliseconds; 0 means the protocol's default.
     fn set_user_timeout(companion: &Companion<Self>, millis: u32);
+    /// Sets `TCP_NOTSENT_LOWAT`: with as many unsent bytes, the stream takes no further ones.
+    fn set_unsent_limit(companion: &Companion<Self>, bytes: u32);
     /// Returns the data that `TCP_INFO` reports on the companion's connection.
     fn info(companion: &Companion<Self>) -> StreamInfo;
     /// Returns whether an option level belongs to the companions' protocol.
@@ -317,6 +319,15 @@ impl<'a, M: Streams> StreamCall<'a, M> {
             M::Protocol::set_low_water(&companion.sock, mark);
         }
         self.adopt_user_timeout(companion);
+        self.adopt_unsent_limit(companion);
+    }
+
+    /// Copies `TCP_NOTSENT_LOWAT` of TCP's socket, or its default in the namespace
+    /// (`net.ipv4.tcp_notsent_lowat`), to the companion.
+    fn adopt_unsent_limit(&self, companion: &Companion<M>) {
+        // SAFETY: The socket is TCP's, and the function makes single loads.
+        let bytes = unsafe { bindings::tcp_unsent_limit(self.sock().as_ptr()) };
+        M::set_unsent_limit(companion, bytes);
     }
 
     /// Copies the user timeout of TCP's socket to the companion.

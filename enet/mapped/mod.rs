@@ -282,6 +282,10 @@ impl Streams for Mapped {
         options::adopt_user_timeout(companion.sock(), millis);
     }
 
+    fn set_unsent_limit(companion: &Companion<Self>, bytes: u32) {
+        options::adopt_unsent_limit(companion.sock(), bytes);
+    }
+
     fn info(companion: &Companion<Self>) -> StreamInfo {
         let sock = companion.sock();
         let mtu = mtu(sock.net(), tie(sock)).unwrap_or(0);

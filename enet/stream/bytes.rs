@@ -3,9 +3,9 @@
 //! Sending and receiving bytes on an ESP connection.
 
 use super::{
-    outcome::is_connecting,
+    outcome::{below_limit, is_connecting},
     output::push,
-    send_queue::has_room,
+    send_queue::{has_room, UnsentLimit},
     sock::{parts, Esp, LockedEsp},
 };
 use crate::net::errno::prelude::*;
@@ -236,6 +236,7 @@ fn queue_message(
 ) -> Result {
     let takes_packet = |esp: &mut LockedEsp<'_>| {
         parts(esp).is_some_and(|(sock, c)| has_room(sock) && c.engine.can_enqueue())
+            && below_limit(esp, UnsentLimit::admits)
     };
     let mut looks = false;
     while *sent < len {

@@ -3,6 +3,7 @@
 //! Socket options of ESP, level `SOL_EP`.
 
 use super::{
+    outcome,
     output::push,
     sock::{tie, Esp},
 };
@@ -113,6 +114,14 @@ pub(crate) fn adopt_user_timeout(sock: &Sock<Esp>, millis: u32) {
         _ => millis.clamp(*USER_TIMEOUT.start(), *USER_TIMEOUT.end()),
     };
     apply_user_timeout(sock, millis);
+}
+
+/// Sets `TCP_NOTSENT_LOWAT`, and wakes the writers that the new limit admits.
+pub(crate) fn adopt_unsent_limit(sock: &Sock<Esp>, bytes: u32) {
+    let mut guard = sock.lock();
+    let mut esp = guard.locked();
+    sock.shared().unsent_limit.set(bytes);
+    outcome::wake_writers(&mut esp);
 }
 
 fn apply_user_timeout(sock: &Sock<Esp>, millis: u32) {

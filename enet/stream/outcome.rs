@@ -9,7 +9,7 @@ use super::{
     ack_queue::Due,
     out_of_order,
     output::{push, send_control, transmit},
-    send_queue::writable,
+    send_queue::{writable, UnsentLimit},
     sock::{parts, Esp, LockedEsp},
 };
 use crate::net::errno::prelude::*;
@@ -62,9 +62,7 @@ pub(super) fn set_state(sock: &Sock<Esp>, state: TcpState) {
 /// Carries out the outcome of a packet or a timer, and sends what the engine now wants sent.
 pub(super) fn apply_outcome(esp: &mut LockedEsp<'_>, outcome: esp::Outcome, now: u64) -> Due {
     let mut due = transmit(esp, now);
-    if outcome.acked > 0 {
-        free_acknowledged(esp, outcome.acked);
-    }
+    make_room(esp, outcome.acked);
     if outcome.cut {
         if let Some((_, connection)) = parts(esp) {
             let from = connection.engine.first_unacked();
@@ -120,6 +118,52 @@ pub(super) fn apply_outcome(esp: &mut LockedEsp<'_>, outcome: esp::Outcome, now:
     due
 }
 
+/// Returns whether the limit of unsent bytes, if there is one, permits `admits` with the bytes that
+/// were never sent.
+#[inline]
+pub(super) fn below_limit(esp: &mut LockedEsp<'_>, admits: fn(&UnsentLimit, u32) -> bool) -> bool {
+    !esp.sock().shared().unsent_limit.is_set() || keeps_limit(esp, admits)
+}
+
+// Out of line, so that connections without a limit only pay for a branch.
+#[cold]
+#[inline(never)]
+fn keeps_limit(esp: &mut LockedEsp<'_>, admits: fn(&UnsentLimit, u32) -> bool) -> bool {
+    parts(esp).is_none_or(|(sock, connection)| {
+        let unsent = connection.sending.unsent(&connection.engine);
+        admits(&sock.shared().unsent_limit, unsent)
+    })
+}
+
+/// Returns whether poll reports the stream writable.
+#[inline]
+pub(super) fn is_writable(sock: &Sock<Esp>) -> bool {
+    // The socket is locked only if there is a limit, since poll needs no lock for anything else.
+    writable(sock)
+        && (!sock.shared().unsent_limit.is_set()
+            || keeps_limit(&mut sock.lock().locked(), UnsentLimit::is_writable))
+}
+
+/// Wakes writers, if the stream is writable.
+#[inline]
+pub(super) fn wake_writers(esp: &mut LockedEsp<'_>) {
+    if writable(esp.sock()) && below_limit(esp, UnsentLimit::is_writable) {
+        esp.wake_writers();
+    }
+}
+
+/// Makes room for writers, and wakes them: `acked` packets were acknowledged, and others may have
+/// left.
+#[inline]
+fn make_room(esp: &mut LockedEsp<'_>, acked: u16) {
+    if acked > 0 {
+        free_acknowledged(esp, acked);
+    } else if esp.sock().shared().unsent_limit.is_set() {
+        // With a limit of unsent bytes, packets make room as soon as they leave.
+        wake_writers(esp);
+    }
+}
+
 /// Frees `count` packets at the head of the write queue, and wakes writers.
 fn free_acknowledged(esp: &mut LockedEsp<'_>, count: u16) {
     let Some((sock, connection)) = parts(esp) else {
@@ -129,9 +173,7 @@ fn free_acknowledged(esp: &mut LockedEsp<'_>, count: u16) {
     connection
         .sending
         .free_acknowledged(sock, unacknowledged, &connection.engine, count);
-    if writable(sock) {
-        esp.wake_writers();
-    }
+    wake_writers(esp);
 }
 
 /// Splits the packets from `from` on so that none exceeds the MSS. If there is no memory for all

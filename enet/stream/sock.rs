@@ -8,7 +8,7 @@ use super::{
     ack_queue::{self, Due, QueueEntry},
     lifecycle::Life,
     receive::{Promise, Receiving, Unread},
-    send_queue::{Sending, Unacknowledged},
+    send_queue::{Sending, Unacknowledged, UnsentLimit},
 };
 use crate::{
     address::{Address, Peer, INTERFACE_ANY},
@@ -44,6 +44,7 @@ pub(crate) struct Shared {
     peer: Peer,
     pub(crate) unread: Unread,
     pub(crate) unacknowledged: Unacknowledged,
+    pub(super) unsent_limit: UnsentLimit,
     pub(super) promise: Promise,
     /// Number of packets dropped because the backlog of the owning task was full.
     pub(super) backlog_drops: Counter,

@@ -9,7 +9,6 @@ use super::{
     outcome::{self, is_connecting},
     output::push,
     records,
-    send_queue::writable,
     sock::{key, parts, serve_by_timer, tie, Deferred, Esp, LockedEsp, Role, Shared, State},
     splice,
 };
@@ -597,12 +596,12 @@ impl Operations for Esp {
             if sock.shared().unread.is_readable(sock) {
                 ready |= READABLE;
             }
-            if shutdown & uapi::SEND_SHUTDOWN != 0 || writable(sock) {
+            if shutdown & uapi::SEND_SHUTDOWN != 0 || outcome::is_writable(sock) {
                 ready |= WRITABLE;
             } else {
                 call.want_write_space();
                 // Room may have appeared between the test and `want_write_space`.
-                if writable(sock) {
+                if outcome::is_writable(sock) {
                     ready |= WRITABLE;
                 }
             }

@@ -65,6 +65,7 @@ impl<M: Streams> StreamCall<'_, M> {
     pub(super) fn apply(&self, companion: &Companion<M>, level: c_int, name: c_int) {
         match (level, name as c_uint) {
             (SOL_TCP, bindings::TCP_USER_TIMEOUT) => self.adopt_user_timeout(companion),
+            (SOL_TCP, bindings::TCP_NOTSENT_LOWAT) => self.adopt_unsent_limit(companion),
             // Setting `IP_TOS` also changes the priority of the socket's packets, which `adopt`
             // copies to the companion.
             (SOL_IP, bindings::IP_TOS) => self.adopt(companion),

@@ -31,6 +31,40 @@ impl Unacknowledged {
     }
 }
 
+/// `TCP_NOTSENT_LOWAT` of a mapped socket: with as many unsent bytes, the stream takes no further
+/// ones.
+pub(crate) struct UnsentLimit(AtomicU32);
+
+impl Default for UnsentLimit {
+    fn default() -> Self {
+        UnsentLimit(AtomicU32::new(u32::MAX))
+    }
+}
+
+impl UnsentLimit {
+    /// Sets the limit in bytes. `u32::MAX` is no limit.
+    pub(in crate::stream) fn set(&self, bytes: u32) {
+        self.0.store(bytes, Relaxed);
+    }
+
+    /// Returns whether there is a limit.
+    #[inline]
+    pub(in crate::stream) fn is_set(&self) -> bool {
+        self.0.load(Relaxed) != u32::MAX
+    }
+
+    /// Returns whether a stream with `unsent` bytes takes further ones.
+    pub(in crate::stream) fn admits(&self, unsent: u32) -> bool {
+        unsent < self.0.load(Relaxed)
+    }
+
+    /// Returns whether a stream with `unsent` bytes is writable. As in TCP, writers wait until half
+    /// of the limit is free, so that they are not woken for each packet.
+    pub(in crate::stream) fn is_writable(&self, unsent: u32) -> bool {
+        self.admits(unsent.saturating_mul(2))
+    }
+}
+
 /// Returns whether poll reports the socket writable. As with the kernel's other stream sockets, the
 /// socket is writable if a third of the send buffer is free.
 #[inline]

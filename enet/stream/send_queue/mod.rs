@@ -34,9 +34,9 @@ use core::sync::atomic::Ordering::Relaxed;
 mod account;
 mod records;
 mod recut;
-pub(crate) use account::Unacknowledged;
 use account::{charge, discharge, uncharge};
 pub(super) use account::{has_room, writable};
+pub(crate) use account::{Unacknowledged, UnsentLimit};
 pub(super) use records::takes_record;
 
 /// The longest time for which `MSG_MORE` holds the last packet back, in nanoseconds, as in TCP.

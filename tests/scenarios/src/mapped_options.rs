@@ -25,6 +25,7 @@ scenarios! {
     direct mapped_sends_of_a_corked_socket_wait_as_in_tcp = corks;
     direct mapped_reader_is_told_how_much_is_unread_as_in_tcp = unread;
     direct mapped_connection_sends_by_the_priority_of_ip_tos = tos;
+    direct mapped_sender_keeps_few_unsent_bytes_as_in_tcp = unsent_limit;
 }
 
 /// `TCP_MD5SIG`, `TCP_REPAIR`, `TCP_SAVE_SYN`, `TCP_SAVED_SYN`, `IPV6_MTU` and `IPV6_ADDRFORM`.
@@ -324,5 +325,102 @@ fn tos(lab: &Lab) -> Outcome {
         wire.wait_for(patience(), |frame| frame.ends_with(&payload))
             .with_context(|| format!("IP_TOS {tos:#x}, 802.1p {mapped}"))?;
     }
+    Ok(())
+}
+
+const TCP_NOTSENT_LOWAT: i32 = 25;
+/// `SIOCOUTQNSD`: the number of bytes that were never sent.
+const UNSENT: libc::c_ulong = 0x894b;
+/// The length of a send call, and the limit of unsent bytes.
+const CHUNK: usize = 4096;
+const LIMIT: i32 = 4 * CHUNK as i32;
+
+/// Sends until the socket takes no more. Returns the number of bytes sent.
+fn fill(sender: &Socket) -> Result<usize> {
+    let mut sent = 0;
+    loop {
+        match sender.send(&[b'x'; CHUNK], libc::MSG_DONTWAIT) {
+            Ok(length) => sent += length,
+            Err(error) if error.raw_os_error() == Some(libc::EAGAIN) => return Ok(sent),
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// Tests a connection whose receiver does not read for a while. `sender` has the limit.
+fn keeps_few_unsent(sender: &Socket, receiver: &Socket, mapped: bool) -> Outcome {
+    let limit = |bytes| sender.set_int_option(libc::IPPROTO_TCP, TCP_NOTSENT_LOWAT, bytes);
+    let writable = || sender.poll(libc::POLLOUT, Duration::ZERO);
+    // The limit binds, and not the send buffer.
+    sender.set_so(libc::SO_SNDBUFFORCE, 4 << 20)?;
+    let mut sent = fill(sender)?;
+    let unsent = sender.queued(UNSENT)?;
+    // A send call that begins below the limit may end above it. TCP also appends to its last
+    // buffer, which has up to 64 KiB.
+    let above = if mapped { CHUNK as i32 } else { 1 << 16 };
+    ensure!(
+        (LIMIT..=LIMIT + above).contains(&unsent),
+        "{unsent} bytes are unsent"
+    );
+    same(writable()?, 0, "events at the limit")?;
+    // A higher limit makes the socket writable, and more bytes wait.
+    limit(64 * LIMIT)?;
+    same(writable()?, libc::POLLOUT, "events below a higher limit")?;
+    sent += fill(sender)?;
+    let more = sender.queued(UNSENT)?;
+    ensure!(more > unsent + above, "{more} bytes without the limit");
+    limit(LIMIT)?;
+    same(writable()?, 0, "events above the limit")?;
+    let refused_send = sender.send(&[0], libc::MSG_DONTWAIT | libc::MSG_EOR);
+    refused(refused_send.map(drop), libc::EAGAIN, "send")?;
+    // The program is woken when half of the limit is left.
+    beside(
+        || {
+            receiver.receive_all(sent)?;
+            Ok(())
+        },
+        || {
+            await_events(sender, libc::POLLOUT)?;
+            let left = sender.queued(UNSENT)?;
+            ensure!(2 * left < LIMIT, "woken with {left} unsent bytes");
+            Ok(())
+        },
+    )?;
+    // A call that blocks waits for the limit again and again, and ends.
+    let bytes = random(1 << 20, 815);
+    let (got, ()) = beside(
+        || Ok(receiver.receive_all(bytes.len())?),
+        || Ok(sender.send_all(&bytes)?),
+    )?;
+    ensure!(got == bytes, "wrong bytes");
+    Ok(())
+}
+
+fn unsent_limit(lab: &Lab) -> Outcome {
+    known(lab)?;
+    for (kind, port) in [(PLAIN, 815), (MAPPED, 816)] {
+        let listener = listener(&lab.b, kind, port, 4)?;
+        listener.set_int_option(libc::IPPROTO_TCP, TCP_NOTSENT_LOWAT, LIMIT)?;
+        let client = stream(&lab.a, kind.0, kind.1)?;
+        client.set_int_option(libc::IPPROTO_TCP, TCP_NOTSENT_LOWAT, LIMIT)?;
+        client.connect_bytes(&internet([10, 0, 0, 2], port))?;
+        let (server, _) = listener.accept(0)?;
+        let mapped = kind == MAPPED;
+        ensure!(is_esp(&client) == mapped, "the wrong protocol");
+        for (sender, receiver) in [(&client, &server), (&server, &client)] {
+            let limit = sender.int_option(libc::IPPROTO_TCP, TCP_NOTSENT_LOWAT)?;
+            same(limit, LIMIT, "the limit")?;
+            keeps_few_unsent(sender, receiver, mapped)
+                .with_context(|| format!("mapped {mapped}, port {port}"))?;
+        }
+    }
+    // A connection has the limit of its namespace if the program has set none.
+    let sysctl = "/proc/sys/net/ipv4/tcp_notsent_lowat";
+    (lab.a.namespace).within(|| fs::write(sysctl, LIMIT.to_string()))??;
+    let [client, _server] = pair(lab, MAPPED, 817)?;
+    fill(&client)?;
+    let unsent = client.queued(UNSENT)?;
+    let most = LIMIT + CHUNK as i32;
+    ensure!((LIMIT..=most).contains(&unsent), "{unsent} bytes by sysctl");
     Ok(())
 }
