@@ -110,6 +110,12 @@ impl InternetEnd {
         self.ip().is_unspecified()
     }
 
+    /// Returns whether the address is a link-local one, which only means something together with a
+    /// device.
+    pub(crate) fn is_link_local(&self) -> bool {
+        matches!(self.ip(), IpAddr::V6(ip) if ip.is_unicast_link_local())
+    }
+
     /// Parses the address that a program passed to `connect` on a socket of `AF_INET6` (if `is_v6`)
     /// or `AF_INET`. Also returns its scope, which is the index of a device or 0. Returns `None`
     /// unless `bytes` are a whole address of that family. TCP rejects all other addresses.

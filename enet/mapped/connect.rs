@@ -21,7 +21,7 @@ use crate::{
     esp,
     net::{
         family::Operations,
-        inet::{Backend, Companion, Parts, StreamCall},
+        inet::{Backend, Companion, InternetEnd, Parts, StreamCall},
         namespace::PerNet,
         rcu,
         sock::TcpState,
@@ -162,6 +162,11 @@ fn attempt<M: Mapped>(
         return Err(Failure::Tcp(Statistic::MappedTcpError));
     }
     record.tell_again();
+    if let Some((to, scope)) = InternetEnd::parse(name, call.is_v6()) {
+        if to.is_link_local() && scope != 0 {
+            call.bind_to_device(scope);
+        }
+    }
     match course {
         Course::Open(plan) => {
             open(call, companion, &plan, false)?;

@@ -40,7 +40,6 @@ use crate::{
     uapi::is_own_level,
 };
 use carriers::Carrier;
-use core::net::IpAddr;
 use state::{Attempt, Phase, Record};
 
 const NSEC_PER_USEC: u64 = 1000;
@@ -52,22 +51,6 @@ static TABLES: Tables<Mapped> = Tables::new();
 
 /// A call on a mapped socket.
 type Call<'a> = StreamCall<'a, Mapped>;
-
-/// Returns the scope of a link-local address: the device of the companion's connection. Without a
-/// connection, the scope is, as in TCP, the device that the program passed to `connect`. If it
-/// passed none, the scope is the device to which the socket is bound.
-fn scope(call: &Call<'_>, companion: &Companion<Mapped>) -> u32 {
-    let device = tie(companion.sock());
-    if device != 0 {
-        return device;
-    }
-    let attempt = companion.record.decide();
-    let name = attempt.as_ref().map_or(&[][..], Attempt::name);
-    match InternetEnd::parse(name, call.is_v6()) {
-        Some((_, device)) if device != 0 => device,
-        _ => call.sock().bound_device(),
-    }
-}
 
 impl Streams for Mapped {
     type Protocol = Esp;
@@ -268,10 +251,12 @@ impl Streams for Mapped {
             }
             End::Peer | End::Accepted => *peer,
         });
-        match end.ip() {
-            IpAddr::V6(ip) if ip.is_unicast_link_local() => Ok((end, scope(call, companion))),
-            _ => Ok((end, 0)),
-        }
+        // As in TCP, a connection with a link-local peer has bound the socket to the device.
+        let scope = match end.is_link_local() {
+            true => call.sock().bound_device(),
+            false => 0,
+        };
+        Ok((end, scope))
     }
 
     fn give_up(call: &Call<'_>, companion: &Companion<Self>) -> Option<Result> {
@@ -403,11 +388,14 @@ fn accept_of_esp(
     let Some(child) = socket::take_child(companion.sock()) else {
         return Ok(false);
     };
-    match new.serve(call, child.clone(), record) {
+    let ends = child.lock().locked().state.mapped;
+    // As in TCP, only the client's address matters here, and not the listener's.
+    let is_local = |ends: crate::esp::Mapped| InternetEnd::from(ends.source).is_link_local();
+    let device = (ends.is_some_and(is_local)).then(|| child.shared().peer().ifindex);
+    match new.serve(call, child.clone(), record, device) {
         Ok(()) => {
             let statistics = &NetState::of(call.sock().net()).statistics;
             statistics.count(Statistic::MappedPassiveOpens);
-            let ends = child.lock().locked().state.mapped;
             if let Some(ends) = ends {
                 note(call, new, Carrier::Esp(ends.destination, ends.source));
             }

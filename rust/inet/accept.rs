@@ -103,7 +103,7 @@ impl<M: Streams> NewStream<'_, M> {
     }
 
     /// Makes `child` the companion of the descriptor. Creates the descriptor's TCP socket, with the
-    /// listener's options.
+    /// listener's options, and [bound](StreamCall::bind_to_device) to `device`, if that is given.
     ///
     /// # Errors
     ///
@@ -114,6 +114,7 @@ impl<M: Streams> NewStream<'_, M> {
         listener: &StreamCall<'_, M>,
         child: SockRef<M::Protocol>,
         record: M::Record,
+        device: Option<u32>,
     ) -> Result {
         let companion = KBox::new(
             Companion::<M> {
@@ -136,6 +137,9 @@ impl<M: Streams> NewStream<'_, M> {
         drop(guard);
         // SAFETY: The descriptor is ours and has a socket now.
         let call = unsafe { StreamCall::<M>::new(self.socket) };
+        if let Some(device) = device {
+            call.bind_to_device(device);
+        }
         call.adopt(&companion);
         // SAFETY: No one else uses the descriptor. The companion is complete, and the descriptor's
         // inode takes it over.

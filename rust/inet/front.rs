@@ -81,6 +81,18 @@ impl<M: Streams> StreamCall<'_, M> {
         self.locked(|sk| unsafe { bindings::tcp_release_port(sk) });
     }
 
+    /// Binds TCP's socket to `device`, as TCP does if the peer's address is a link-local one. The
+    /// socket stays bound after the connection has ended.
+    pub(crate) fn bind_to_device(&self, device: u32) {
+        self.locked(|sk| {
+            // SAFETY: The socket is valid, and is locked. The core reads the field in single loads.
+            unsafe {
+                let bound = &raw mut (*sk).__sk_common.skc_bound_dev_if;
+                ptr::write_volatile(bound, device as c_int);
+            }
+        });
+    }
+
     /// Sleeps until `ready` returns true or `timeout` (in jiffies) has elapsed.
     ///
     /// # Errors

@@ -27,6 +27,7 @@ scenarios! {
     direct mapped_v6_connection_follows_a_moved_neighbour = moved;
     direct mapped_v6_host_of_an_older_version_gets_no_syn = older_host;
     direct mapped_v6_connections_obey_the_rules = rules;
+    direct mapped_v6_socket_keeps_the_device_of_a_link_local_peer_as_tcp_does = keeps_device;
 }
 
 const SIX: (i32, i32) = (libc::AF_INET6, IPPROTO_ENET);
@@ -501,4 +502,64 @@ fn rules_of_v4(lab: &Lab) -> Outcome {
         rule(&lab.a, "flush 0\n")?;
     }
     Ok(())
+}
+
+/// Returns the device that a socket is bound to, and the scope of its own address. The second value
+/// is an error number if the socket has no peer, and otherwise the scope of the peer's address.
+fn device_of(socket: &Socket) -> Result<[i32; 3]> {
+    let scope = |name: Vec<u8>| -> Result<i32> { Ok(i32::from_ne_bytes(name[24..28].try_into()?)) };
+    let peer = match socket.peer_name() {
+        Ok(name) => scope(name)?,
+        Err(error) => -error.raw_os_error().unwrap_or(0),
+    };
+    let bound = socket.so(libc::SO_BINDTOIFINDEX)?;
+    Ok([bound, scope(socket.local_name()?)?, peer])
+}
+
+/// Returns what a client and an accepted socket tell of the device, during their connection and
+/// after the peer has reset it, and the results of the client's further calls.
+fn devices_of(lab: &Lab, kind: (i32, i32), port: u16) -> Result<Vec<[i32; 3]>> {
+    let by_esp = kind == SIX;
+    let listener = listener(&lab.b, kind, port, 4)?;
+    let own = lab.a.ifindex;
+    let (with, without) = (name("fe80::2", port, own)?, name("fe80::2", port, 0)?);
+    let mut seen = Vec::new();
+    let client = dial(&lab.a, kind, &with)?;
+    for resets_server in [true, false] {
+        let (server, _) = listener.accept(0)?;
+        carried(&client, &server, by_esp)?;
+        seen.extend([device_of(&client)?, device_of(&server)?]);
+        let (first, other) = match resets_server {
+            true => (server, &client),
+            false => (client.duplicate()?, &server),
+        };
+        // A reset ends the connection.
+        first.set_linger(Some(0))?;
+        match resets_server {
+            true => drop(first),
+            false => first.connect_bytes(&[0; 16])?,
+        }
+        await_events(other, libc::POLLHUP)?;
+        seen.push(device_of(other)?);
+        same(other.pending_error()?, libc::ECONNRESET, "SO_ERROR")?;
+        if resets_server {
+            client.connect_bytes(&[0; 16])?;
+            seen.push(device_of(&client)?);
+            // The socket stays on the device, so an address needs none, and another one is refused.
+            let elsewhere = name("fe80::2", port, own + 1000)?;
+            refused(client.connect_bytes(&elsewhere), libc::EINVAL, "elsewhere")?;
+            client.connect_bytes(&without).context("without a device")?;
+        }
+    }
+    Ok(seen)
+}
+
+fn keeps_device(lab: &Lab) -> Outcome {
+    prepare(lab)?;
+    make_known(lab)?;
+    let mapped = devices_of(lab, SIX, 795)?;
+    let plain = devices_of(lab, PLAIN6, 796)?;
+    same(&mapped, &plain, "devices")?;
+    let index = i32::try_from(lab.a.ifindex)?;
+    same(plain[0], [index; 3], "devices of a client")
 }
