@@ -100,8 +100,7 @@ pub(super) fn connect<M: Mapped>(
             if let Some(query) = query.take() {
                 query.send(net_state, net);
             }
-            let by_tcp = |companion: &Companion<M>| companion.record.phase() == Phase::Tcp;
-            let failed = call.companion().is_some_and(by_tcp) && call.is_unconnected();
+            let failed = call.companion().is_some_and(has_failed);
             // As in TCP, a nonblocking call returns `EINPROGRESS` even if the connection is already
             // open.
             if nonblocking && !failed {
@@ -123,6 +122,13 @@ pub(super) fn connect<M: Mapped>(
         query.send(net_state, net);
     }
     connected
+}
+
+/// Returns whether the attempt has ended with an error, and not because TCP connects instead.
+fn has_failed<M: Mapped>(companion: &Companion<M>) -> bool {
+    let record = &companion.record;
+    let has_ended = |attempt: &Attempt| attempt.stands().is_err();
+    record.phase() == Phase::Tcp && record.decide().as_ref().is_some_and(has_ended)
 }
 
 /// Sends ESP's SYN, or begins to wait for the host. If `query` is set on return, the caller must
@@ -390,10 +396,11 @@ fn finish_by_tcp<M: Mapped>(
     let attempt = record.decide();
     let begun = attempt.as_ref().ok_or(ECONNABORTED)?;
     if let Err(error) = begun.stands() {
-        // This call reports the error, so later calls must not report it. If a new attempt has
-        // begun, the stored error is the new attempt's, and stays.
-        if error != EPIPE && call.is_unconnected() {
-            let _ = companion.sock().take_error();
+        // This call reports the error, so later calls must not report it: TCP's `connect` takes it,
+        // and the one after that begins a new attempt. Another call may already have done so.
+        let is_reported = call.is_unconnected() || call.ordered_state() != TcpState::Close as u8;
+        if error != EPIPE && !is_reported {
+            let _ = call.connect(begun.name(), true);
         }
         return Err(error);
     }
@@ -498,7 +505,8 @@ fn switch<M: Mapped>(call: &StreamCall<'_, M>, attempt: &mut Attempt, reason: St
             if attempt.has_port {
                 call.release_port();
             }
-            call.report_error(error);
+            attempt.give_up(error);
+            call.fail_to_connect(error);
         }
     }
     // From now on, TCP releases the port if its attempt fails.
@@ -563,8 +571,8 @@ pub(super) fn end_fallback<M: Mapped>(
     call.set_asked(false);
 }
 
-/// Ends the attempt: `connect` fails with `error`, and so do the calls that wait for the
-/// connection. TCP serves the socket from now on, and does not repeat the attempt.
+/// Ends the attempt: the next `connect` fails with `error`, as in TCP, and so do the calls that
+/// wait for the connection. TCP serves the socket from now on, and does not repeat the attempt.
 fn end_attempt<M: Mapped>(
     call: &StreamCall<'_, M>,
     record: &Record,
@@ -575,7 +583,7 @@ fn end_attempt<M: Mapped>(
         attempt.give_up(error);
     }
     release_port(call, attempt);
-    call.report_error(error);
+    call.fail_to_connect(error);
     record.set_phase(Phase::Tcp);
     call.set_asked(false);
 }

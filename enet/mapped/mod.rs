@@ -68,6 +68,9 @@ impl Streams for Mapped {
 
     fn connect(call: &Call<'_>, address: &[u8], nonblocking: bool) -> Result {
         if !Address::is_unspecified(address) {
+            if let Some(error) = unreported_end(call) {
+                return Err(error);
+            }
             return connect::connect(call, address, nonblocking);
         }
         Self::released(call.sock());
@@ -366,6 +369,24 @@ fn disconnect<'a>(
         companion.sock().state_change();
     }
     result
+}
+
+/// Ends an attempt to connect whose connection has ended before `connect` could report it. Returns
+/// the error of that `connect`. A further `connect` begins a new attempt.
+fn unreported_end(call: &Call<'_>) -> Option<Error> {
+    let companion = call.companion()?;
+    let record = &companion.record;
+    let mut attempt = record.decide();
+    let has_ended = record.phase() == Phase::Esp
+        && !record.is_told()
+        && companion.sock().tcp_state() == TcpState::Close as u8;
+    if !has_ended {
+        return None;
+    }
+    let error = companion.sock().take_error().err();
+    Mapped::released(call.sock());
+    let _ = disconnect(call, companion, &mut attempt);
+    Some(error.unwrap_or(ECONNABORTED))
 }
 
 /// Returns the companion, if it belongs to a listener.

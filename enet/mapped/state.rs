@@ -166,6 +166,11 @@ impl Record {
         self.told.swap(true, Relaxed)
     }
 
+    /// Returns whether `connect` has reported to the program that the connection is open.
+    pub(super) fn is_told(&self) -> bool {
+        self.told.load(Relaxed)
+    }
+
     /// Clears `told` for a new attempt.
     pub(super) fn tell_again(&self) {
         self.told.store(false, Relaxed);

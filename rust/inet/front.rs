@@ -93,6 +93,25 @@ impl<M: Streams> StreamCall<'_, M> {
         });
     }
 
+    /// Leaves the descriptor like one whose attempt to connect has failed in TCP: the next
+    /// `connect` reports `error`, and the one after that begins a new attempt. Wakes the tasks that
+    /// wait for errors. If TCP's socket has a connection, only stores the error.
+    pub(crate) fn fail_to_connect(&self, error: Error) {
+        self.locked(|sk| {
+            // SAFETY: The call holds the descriptor, and its socket is locked, as it is when TCP
+            // changes these fields. The core reads them in single loads.
+            unsafe {
+                ptr::write_volatile(&raw mut (*sk).sk_err, -error.to_errno());
+                if self.sock().tcp_state() == TcpState::Close as u8 && self.is_unconnected() {
+                    ptr::write_volatile(&raw mut (*sk).sk_shutdown, uapi::SHUTDOWN_MASK);
+                    let state = &raw mut (*self.socket).state;
+                    ptr::write_volatile(state, bindings::socket_state_SS_CONNECTING);
+                }
+            }
+        });
+        self.sock().wake_error();
+    }
+
     /// Sleeps until `ready` returns true or `timeout` (in jiffies) has elapsed.
     ///
     /// # Errors

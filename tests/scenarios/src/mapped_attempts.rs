@@ -21,6 +21,7 @@ scenarios! {
     direct mapped_client_of_io_uring_connects_where_tcp_carries_it = by_ring;
     direct mapped_client_uses_tcp_where_another_connection_has_its_ports = ports_in_use;
     direct mapped_connection_that_was_reset_is_not_opened_again = reset_at_once;
+    direct mapped_connect_reports_a_reset_once_as_tcp_does = connect_after_reset;
     direct mapped_client_with_options_of_ip_uses_tcp = options_of_ip;
     direct mapped_connection_tells_once_that_its_address_is_gone = address_gone;
 }
@@ -195,4 +196,82 @@ fn address_gone(lab: &Lab) -> Outcome {
     let first = client.receive(&mut byte, 0);
     refused(first, libc::ECONNABORTED, "the first call")?;
     same(client.receive(&mut byte, 0)?, 0, "bytes of the next call")
+}
+
+/// When a program looks at a socket whose peer resets the connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Look {
+    /// The program has seen the connection open.
+    Before,
+    /// The program has made no call between `connect` and the reset.
+    After,
+}
+
+/// Returns the results of the calls of a program whose connection is reset before its `connect` has
+/// reported success: the events, `SO_ERROR` if it asks, and two times `connect`.
+fn calls_after_reset(
+    lab: &Lab,
+    (kind, port): ((i32, i32), u16),
+    look: Look,
+    asks: bool,
+) -> Result<Vec<i32>> {
+    let server = listener(&lab.b, kind, port, 4)?;
+    let before = lab.a.counter("EspInPkts")?;
+    let client = stream(&lab.a, kind.0, kind.1)?;
+    client.set_nonblocking(true)?;
+    let to = internet([10, 0, 0, 2], port);
+    refused(client.connect_bytes(&to), libc::EINPROGRESS, "connect")?;
+    if look == Look::Before {
+        await_events(&client, libc::POLLOUT)?;
+    }
+    let (accepted, _) = server.accept(0)?;
+    accepted.set_linger(Some(0))?;
+    drop(accepted);
+    if kind == MAPPED {
+        // The answer to the client's SYN, and the reset.
+        lab.a.await_counter("EspInPkts", before + 2)?;
+    }
+    await_events(&client, libc::POLLHUP)?;
+    let all = libc::POLLIN | libc::POLLOUT | libc::POLLRDHUP;
+    let mut seen = vec![client.poll(all, Duration::ZERO)?.into()];
+    if asks {
+        seen.push(client.pending_error()?);
+    }
+    let code = |result: std::io::Result<()>| match result {
+        Ok(()) => 0,
+        Err(error) => error.raw_os_error().unwrap_or(-1),
+    };
+    seen.push(code(client.connect_bytes(&to)));
+    let carried = lab.a.namespace.proc_net("enet_mapped")?;
+    ensure!(!carried.contains(&format!(":{port}")), "listed: {carried}");
+    seen.push(code(client.connect_bytes(&to)));
+    // The last of these calls has opened a new connection.
+    await_events(&client, libc::POLLOUT)?;
+    let (accepted, _) = server.accept(0)?;
+    exchange(&client, &accepted)?;
+    ensure!(is_esp(&client) == (kind == MAPPED), "the wrong protocol");
+    seen.push(code(client.connect_bytes(&to)));
+    seen.push(code(client.connect_bytes(&to)));
+    Ok(seen)
+}
+
+fn connect_after_reset(lab: &Lab) -> Outcome {
+    known(lab)?;
+    let mut port = 5990;
+    for look in [Look::Before, Look::After] {
+        for asks in [false, true] {
+            let plain = calls_after_reset(lab, (PLAIN, port), look, asks)?;
+            let mapped = calls_after_reset(lab, (MAPPED, port + 1), look, asks)?;
+            same(&mapped, &plain, &format!("{look:?}, SO_ERROR {asks}"))?;
+            let reports = plain[plain.len() - 4];
+            let first = if asks {
+                libc::ECONNABORTED
+            } else {
+                libc::ECONNRESET
+            };
+            same(reports, first, "the first connect of TCP")?;
+            port += 2;
+        }
+    }
+    Ok(())
 }
