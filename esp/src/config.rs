@@ -3,9 +3,15 @@
 //! The protocol's parameters, and the counters of a connection.
 
 use super::timers::{from_micros, from_millis, Nanos, ACK_DELAY, MICROSECOND};
+use super::wire::{MOST_NARROW, MOST_WIDE_START};
 
 /// The largest window that serial numbers allow.
 pub(super) const LARGEST_WINDOW: u16 = 0x7fff;
+
+/// The largest window that a receiver grants, in packets. A receiver believes numbers up to twice
+/// the window before and after the expected one, so these are an eighth of all numbers. A number
+/// that is older by a wrap is 65,536 packets away, and comparisons are right up to 32,767.
+pub const LARGEST_GRANT: u16 = 2040;
 
 /// The protocol's parameters, as under `/proc/sys/esp/` (Treydte 2007).
 ///
@@ -16,7 +22,8 @@ pub struct Config {
     /// The window during bulk transfer, in packets: 1 to 32767. If `burst_length_max` is larger,
     /// this is the initial and minimum window.
     pub burst_length: u16,
-    /// The largest window that this host grants as a receiver, and that it uses as a sender.
+    /// The largest window that this host grants as a receiver, and that it uses as a sender. Above
+    /// 255 packets it counts only in connections whose checksums have masks.
     pub burst_length_max: u16,
     /// The number of packets that may follow an unacknowledged announcement: 0 up to
     /// `burst_length`.
@@ -38,7 +45,7 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             burst_length: 21,
-            burst_length_max: 255,
+            burst_length_max: LARGEST_GRANT,
             initial_ack_burst_length: 1,
             packets_to_ack: 10,
             round_trip_time: 200,
@@ -83,10 +90,13 @@ impl Config {
     }
 
     /// Returns the largest granted window that this side accepts as a sender; 0 if it accepts no
-    /// grants.
-    pub(super) fn largest_grant(&self) -> u8 {
+    /// grants. A wide grant has no room for a larger `initial_ack_burst_length` than
+    /// [`MOST_WIDE_START`].
+    pub(super) fn largest_grant(&self) -> u16 {
+        let has_room = self.initial_ack_burst_length <= MOST_WIDE_START.into();
+        let most = if has_room { LARGEST_GRANT } else { MOST_NARROW };
         if self.is_adaptive() {
-            u8::try_from(self.burst_length_max).unwrap_or(u8::MAX)
+            self.burst_length_max.min(most)
         } else {
             0
         }

@@ -136,6 +136,8 @@ pub struct Connection {
     /// acknowledgement.
     peer_has_version: bool,
     masks: Masks,
+    /// Whether this end sends checksums, and drops packets without.
+    has_checksums: bool,
     /// The record state; `None` in a connection without records.
     pub(super) records: Option<Records>,
 }
@@ -165,6 +167,7 @@ impl Connection {
             last_challenge: None,
             peer_has_version: false,
             masks: Masks::default(),
+            has_checksums: false,
             records: None,
         }
     }
@@ -215,6 +218,7 @@ impl Connection {
             self.sender.set_crowded();
         }
         self.masks.take(options.nonce);
+        self.note_masks();
         if let (Some(records), Some(largest)) = (&mut self.records, options.records) {
             records.set_peer_largest(largest);
         }

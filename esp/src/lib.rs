@@ -40,7 +40,7 @@ mod timers;
 pub mod wire;
 
 pub use self::ack_queue::{AckQueue, Demand, List, Slot, Verdict};
-pub use self::config::{Config, Stats};
+pub use self::config::{Config, Stats, LARGEST_GRANT};
 pub use self::connection::Connection;
 pub use self::options::{
     InternetEnd, Mapped, Options, MAPPED_LEN, NONCE_LEN, OPTIONS_LEN, OPTIONS_MAX, RECORDS_LEN,
@@ -50,5 +50,5 @@ pub use self::seq::Seq;
 pub use self::state::{Failure, State};
 pub use self::timers::Nanos;
 pub use self::wire::{
-    flags, mss, reset_for, Grant, Header, CHECKSUM_LEN, HEADER_LEN, MISSING_MOST,
+    flags, mss, reset_for, Grant, Header, CHECKSUM_LEN, HEADER_LEN, MISSING_MOST, MOST_NARROW,
 };

@@ -19,7 +19,9 @@
 //!               bit 1, it takes requests that name packets; bit 2, its
 //!               announcements are short when nothing may follow them; bit 3,
 //!               many connections send to it, so that announcements to it are
-//!               short before it grants anything
+//!               short before it grants anything; bits 8 to 15, the largest
+//!               window that a grant can give the sender, in units of 8
+//!               packets, if that is more than 255 packets, otherwise 0
 //!   11       4  a nonce for the masks of checksums
 //! ```
 //!
@@ -32,6 +34,7 @@
 
 use super::config::{Config, LARGEST_WINDOW};
 use super::records::LEAST_RECORD;
+use super::wire::MOST_NARROW;
 
 /// Number of bytes of the options that [`Options::emit`] returns.
 pub const OPTIONS_LEN: usize = 20;
@@ -64,6 +67,9 @@ const ANNOUNCES_SHORT: u8 = 4;
 /// Capability bit: many connections send to the host, so its peers should make their announcements
 /// short.
 const CROWDED: u8 = 8;
+
+/// The unit of the largest window in the option of the capabilities, packets.
+const WIDE_UNIT: u16 = 8;
 
 /// Number of bytes of the option that [`Options::emit_records`] returns.
 pub const RECORDS_LEN: usize = 6;
@@ -168,7 +174,7 @@ pub struct Options {
     /// The version of the protocol that the sender speaks.
     pub version: Option<u8>,
     /// The largest window that a [`Grant`](super::Grant) may give the sender; 0 for no grants.
-    pub largest_grant: u8,
+    pub largest_grant: u16,
     /// The ends of a mapped connection; in a SYN only.
     pub mapped: Option<Mapped>,
     /// The longest record that the sender accepts, in bytes; `None` if the connection has no
@@ -226,6 +232,13 @@ impl Options {
         let [p0, p1] = payload.to_be_bytes();
         let [b0, b1] = config.window().to_be_bytes();
         let [i0, i1] = config.initial_ack_burst_length.to_be_bytes();
+        let largest = config.largest_grant();
+        let narrow = u8::try_from(largest).unwrap_or(u8::MAX);
+        let wide = if largest > MOST_NARROW {
+            u8::try_from(largest / WIDE_UNIT).unwrap_or(u8::MAX)
+        } else {
+            0
+        };
         [
             kind::VERSION,
             1,
@@ -242,10 +255,10 @@ impl Options {
             i1,
             kind::GRANTS,
             1,
-            config.largest_grant(),
+            narrow,
             kind::CAPABILITIES,
             2,
-            0,
+            wide,
             TAKES_SKIPS | ANNOUNCES_SHORT | if config.selective { SELECTIVE } else { 0 },
         ]
     }
@@ -261,6 +274,7 @@ impl Options {
     /// Reads the payload of a SYN or SYN|ACK. If an option is repeated, the last one counts.
     pub fn parse(mut bytes: &[u8]) -> Self {
         let mut options = Self::default();
+        let mut wide = 0;
         while let [kind, len, rest @ ..] = bytes {
             let Some((value, behind)) = rest.split_at_checked((*len).into()) else {
                 break;
@@ -278,12 +292,13 @@ impl Options {
                     });
                 }
                 (kind::VERSION, &[version]) => options.version = Some(version),
-                (kind::GRANTS, &[packets]) => options.largest_grant = packets,
+                (kind::GRANTS, &[packets]) => options.largest_grant = packets.into(),
                 (kind::RECORDS, &[r0, r1, r2, r3]) => {
                     let largest = u32::from_be_bytes([r0, r1, r2, r3]);
                     options.records = Some(largest.max(LEAST_RECORD));
                 }
-                (kind::CAPABILITIES, &[_, bits]) => {
+                (kind::CAPABILITIES, &[units, bits]) => {
+                    wide = u16::from(units).saturating_mul(WIDE_UNIT);
                     options.takes_skips = bits & TAKES_SKIPS != 0;
                     options.selective = bits & SELECTIVE != 0;
                     options.announces_short = bits & ANNOUNCES_SHORT != 0;
@@ -309,6 +324,9 @@ impl Options {
                 _ => {}
             }
             bytes = behind;
+        }
+        if options.largest_grant > 0 && wide > MOST_NARROW {
+            options.largest_grant = wide;
         }
         options
     }

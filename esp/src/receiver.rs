@@ -301,6 +301,11 @@ impl Receiver {
         self.grants.take_options(options);
     }
 
+    /// Sets whether forged packets cannot pass for the sender's.
+    pub(super) fn set_safe(&mut self, safe: bool) {
+        self.grants.set_safe(safe);
+    }
+
     /// Notes the time when a packet of any connection last arrived at the device.
     #[inline]
     pub(super) fn note_arrival(&mut self, at: Nanos) {

@@ -43,7 +43,7 @@ use super::masks::Wrapped;
 use super::rtt::Rtt;
 use super::seq::Seq;
 use super::timers::{Nanos, ACK_DELAY};
-use super::wire::Grant;
+use super::wire::Header;
 use granted::Granted;
 use missing::Missing;
 use pausing::Pause;
@@ -203,10 +203,22 @@ impl Sender {
         !self.in_transmission && !self.records && self.grants.is_short(config) && self.unsent() == 0
     }
 
-    /// Takes the windows that the receiver grants.
+    /// Notes the largest grant that our SYN or SYN|ACK advertises.
+    pub(super) fn advertise_grant(&mut self, largest: u16) {
+        self.grants.advertise(largest);
+    }
+
+    /// Sets whether forged packets cannot pass for the receiver's.
+    pub(super) fn set_safe(&mut self, safe: bool) {
+        self.grants.set_safe(safe);
+    }
+
+    /// Takes the windows that the receiver grants, if `header` carries a grant.
     #[inline]
-    pub(super) fn take_grant(&mut self, grant: Grant) {
-        self.grants.take(grant);
+    pub(super) fn take_grant(&mut self, header: &Header) {
+        if let Some(grant) = header.grant(self.grants.takes_wide()) {
+            self.grants.take(grant);
+        }
     }
 
     /// Returns the maximum number of packets that may follow the last acknowledgement that opened a

@@ -68,15 +68,74 @@ pub(super) const NAMING: u8 = SKIPPED;
 /// Number of bytes of the longest list of missing packets.
 pub const MISSING_MOST: usize = super::bits::BYTES;
 
-/// The two limits that a receiver sets for its peer's packets in flight. On the wire each field is
-/// a byte, `start` first.
+/// The two limits that a receiver sets for its peer's packets in flight.
+///
+/// On the wire each field is a byte, `start` first. A *wide* grant has a window above
+/// [`MOST_NARROW`] packets. Its bits are, from the highest one on: a 1, six bits of `start`, nine
+/// bits of the window in units of [`WIDE_UNIT`] packets. Only a sender that has advertised such
+/// windows gets wide grants. The `start` of its other grants has no highest bit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Grant {
-    /// Maximum number of packets after an unacknowledged announcement, 0 to 255.
+    /// Maximum number of packets after an unacknowledged announcement, 0 to 255; in a wide grant,
+    /// 0 to [`MOST_WIDE_START`].
     pub start: u8,
-    /// Maximum number of packets after an acknowledgement, 0 to 255; 0 leaves the choice to the
-    /// sender.
-    pub window: u8,
+    /// Maximum number of packets after an acknowledgement; 0 leaves the choice to the sender.
+    pub window: u16,
+}
+
+/// The largest window of a grant that is not wide, in packets.
+pub const MOST_NARROW: u16 = 255;
+
+/// The largest `start` of a wide grant.
+pub const MOST_WIDE_START: u8 = 63;
+
+/// The unit of a wide grant's window, in packets.
+const WIDE_UNIT: u16 = 4;
+
+/// The bit of the length field that marks a wide grant.
+const WIDE: u16 = 1 << 15;
+
+/// Number of bits of a wide grant's window, and the number of the lowest bit of its `start`.
+const WIDE_BITS: u32 = 9;
+
+impl Grant {
+    /// Returns the largest window, at most `window`, that a grant can carry.
+    #[inline]
+    pub(super) const fn rounded(window: u16) -> u16 {
+        if window > MOST_NARROW {
+            window - window % WIDE_UNIT
+        } else {
+            window
+        }
+    }
+
+    /// Reads a grant from the length field. `wide` is set if the receiver of the packet has
+    /// advertised that it accepts wide grants.
+    #[inline]
+    const fn parse(len: u16, wide: bool) -> Self {
+        if wide && len & WIDE != 0 {
+            return Self {
+                start: (len >> WIDE_BITS) as u8 & MOST_WIDE_START,
+                window: (len & ((1 << WIDE_BITS) - 1)).saturating_mul(WIDE_UNIT),
+            };
+        }
+        let [start, window] = len.to_be_bytes();
+        Self {
+            start,
+            window: window as u16,
+        }
+    }
+
+    /// Returns the length field with this grant.
+    #[inline]
+    const fn emit(self) -> u16 {
+        if self.window > MOST_NARROW {
+            let start = self.start & MOST_WIDE_START;
+            WIDE | ((start as u16) << WIDE_BITS) | (self.window / WIDE_UNIT)
+        } else {
+            u16::from_be_bytes([self.start, self.window as u8])
+        }
+    }
 }
 
 /// The header, in host byte order.
@@ -193,18 +252,18 @@ impl Header {
         self.len > 0 && self.flags & !flags::CRC == GRANT
     }
 
-    /// Returns the grant that an empty packet carries.
+    /// Returns the grant that an empty packet carries. `wide` is set if the packet's receiver has
+    /// advertised that it accepts wide grants.
     #[inline]
-    pub(super) fn grant(&self) -> Option<Grant> {
-        let [start, window] = self.len.to_be_bytes();
-        self.is_grant().then_some(Grant { start, window })
+    pub fn grant(&self, wide: bool) -> Option<Grant> {
+        self.is_grant().then(|| Grant::parse(self.len, wide))
     }
 
     /// Returns the header of an empty packet that carries this grant. If the grant is zero, returns
     /// the header unchanged.
     #[inline]
     pub(super) const fn granting(self, grant: Grant) -> Self {
-        let len = u16::from_be_bytes([grant.start, grant.window]);
+        let len = grant.emit();
         if len == 0 {
             return self;
         }

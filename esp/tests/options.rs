@@ -20,7 +20,7 @@ fn options_are_as_documented() {
     let bytes = Options::emit(1489, &config(21, 1));
     assert_eq!(
         bytes,
-        [1, 1, 1, 4, 2, 0x05, 0xd1, 5, 4, 0, 21, 0, 1, 7, 1, 255, 10, 2, 0, 5]
+        [1, 1, 1, 4, 2, 0x05, 0xd1, 5, 4, 0, 21, 0, 1, 7, 1, 255, 10, 2, 255, 5]
     );
     assert_eq!(bytes.len(), OPTIONS_LEN);
 }

@@ -347,9 +347,7 @@ impl Connection {
             return Ok(());
         }
         let opens = !header.is_hold();
-        if let Some(grant) = header.grant() {
-            self.sender.take_grant(grant);
-        }
+        self.sender.take_grant(header);
         let acked = self
             .sender
             .on_ack(header.ack, opens, &self.config, &mut self.rtt, now);

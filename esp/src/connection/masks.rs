@@ -21,6 +21,21 @@ impl Connection {
         self.masks.own().filter(|_| tells)
     }
 
+    /// Notes that this end sends checksums from now on, and drops packets without.
+    #[cold]
+    pub fn use_checksums(&mut self) {
+        self.has_checksums = true;
+        self.note_masks();
+    }
+
+    /// Tells both halves whether a forger would have to guess the masks of checksums. If not, no
+    /// window is larger than 255 packets.
+    pub(super) fn note_masks(&mut self) {
+        let safe = self.has_checksums && self.masks.are_enabled();
+        self.sender.set_safe(safe);
+        self.receiver.set_safe(safe);
+    }
+
     /// Returns whether checksums have masks, because both sides sent a nonce.
     #[inline]
     pub fn has_masks(&self) -> bool {
@@ -88,6 +103,7 @@ impl Connection {
             && self.sender.is_acceptable(header.ack);
         if forgotten {
             self.masks.end();
+            self.note_masks();
         }
         forgotten
     }

@@ -40,7 +40,9 @@ impl Connection {
             self.stats.arq_tx = self.stats.arq_tx.wrapping_add(1);
             if let Some(lost) = self.receiver.name_lost(&self.config, &self.rtt, now) {
                 self.stats.seq_lost = self.stats.seq_lost.wrapping_add(lost);
-                return Some(self.naming(now));
+                if !self.receiver.goes_back() {
+                    return Some(self.naming(now));
+                }
             }
             return Some(self.empty(AckKind::Request, now));
         }
@@ -124,6 +126,7 @@ impl Connection {
     fn numbered(&mut self, outgoing: Outgoing, now: Nanos) -> Transmit {
         if outgoing.kind == Kind::Syn {
             self.advertised_window = self.config.window();
+            self.sender.advertise_grant(self.config.largest_grant());
             self.advertised_selective = self.config.selective;
             self.negotiate_selective();
         }

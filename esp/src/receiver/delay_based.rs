@@ -16,12 +16,21 @@
 //! * The least time is forgotten after [`MEMORY`], since paths change.
 
 use super::super::timers::{Nanos, MICROSECOND, SECOND};
+use super::super::wire::MOST_NARROW;
 
 /// The minimum target time from a turn to its first packet.
 const QUEUE: Nanos = 50 * MICROSECOND;
 
 /// If the round trip is at most this long, windows follow the measured rate alone.
 const SHORT_WAY: Nanos = 90 * MICROSECOND;
+
+/// A window above [`MOST_NARROW`] lets at most this many packets queue on the path: a third of
+/// [`MOST_NARROW`], as many as the target time lets queue with that window.
+const MOST_QUEUED: Nanos = 85;
+
+/// A window grows by at most this many packets in a round trip, because that many may have to queue
+/// before the receiver sees that the window is too large.
+const MOST_GROWTH: Nanos = 128;
 
 /// The minimum time for which a measured round trip stays valid.
 const MEMORY: Nanos = 10 * SECOND;
@@ -117,12 +126,16 @@ impl DelayBased {
         } else if window >= most && time <= least.saturating_add(least / 4) {
             self.pressed = true;
         }
-        let wanted = if time <= least.saturating_add(least / 16) {
-            Nanos::from(used).saturating_mul(2)
+        let used = Nanos::from(used);
+        // The packets that are in flight without a queue.
+        let bare = used.saturating_mul(least).checked_div(time)?;
+        let queued = used.saturating_sub(bare);
+        let wanted = if time <= least.saturating_add(least / 16) && queued <= MOST_QUEUED / 4 {
+            used.saturating_add(used.min(MOST_GROWTH))
         } else {
-            Nanos::from(used)
-                .saturating_mul(self.target())
-                .checked_div(time)?
+            let wanted = used.saturating_mul(self.target()).checked_div(time)?;
+            let most = bare.saturating_add(MOST_QUEUED).max(MOST_NARROW.into());
+            wanted.min(most)
         };
         Some(u16::try_from(wanted.saturating_add(1)).unwrap_or(u16::MAX))
     }

@@ -10,6 +10,9 @@
 //!   one turn to the next, a window at most doubles or halves.
 //! * A sender that gets its turns without waiting may need a larger window, or one below the
 //!   configured [`Floor`]: see [`DelayBased`].
+//! * A window above [`MOST_NARROW`] is only for a sender that is alone on a long path. If the sender
+//!   is no longer alone, its window falls to that number at once. Only connections with masks have
+//!   such windows: see [`Connection::use_checksums`](super::super::Connection::use_checksums).
 //! * A loss shows that a queue on the path, of a device or a port, is too small for the window. So
 //!   a loss reduces the window by a quarter, and bounds the next [`LEASE`] windows.
 //! * The ACK queue of the device decides how many packets may follow an announcement. These packets
@@ -22,11 +25,11 @@
 //!   are repeated in the same way. Otherwise the sender would keep its last window for ever.
 
 use super::super::ack_queue::{least_time, on_wire, RateSample};
-use super::super::config::{Config, LARGEST_WINDOW};
+use super::super::config::{Config, LARGEST_GRANT, LARGEST_WINDOW};
 use super::super::options::{Options, Window};
 use super::super::outcome::Room;
 use super::super::timers::{Nanos, MICROSECOND};
-use super::super::wire::Grant;
+use super::super::wire::{Grant, MOST_NARROW};
 use super::delay_based::DelayBased;
 
 /// The time in which a window's packets arrive. At 10 Gbit/s these are 81 full packets with an MTU
@@ -173,6 +176,9 @@ pub(super) struct Grants {
     own: Option<Window>,
     /// The largest window that the sender accepts, in packets.
     largest: u16,
+    /// Whether forged packets cannot pass for the sender's, so that windows may be larger than
+    /// [`MOST_NARROW`].
+    safe: bool,
     /// Whether the sender's announcements are short when nothing may follow them.
     short: bool,
     /// The granted window; 0 while the sender uses its own window.
@@ -223,9 +229,24 @@ pub(super) struct Grants {
 impl Grants {
     /// Takes the options of the sender's SYN.
     pub(super) fn take_options(&mut self, options: &Options) {
-        self.largest = options.largest_grant.into();
+        self.largest = options.largest_grant;
         self.own = options.window.filter(|_| self.largest > 0);
         self.short = options.announces_short;
+    }
+
+    /// Sets whether forged packets cannot pass for the sender's.
+    pub(super) fn set_safe(&mut self, safe: bool) {
+        self.safe = safe;
+    }
+
+    /// Returns the largest window that the sender can be granted.
+    #[inline]
+    fn largest(&self) -> u16 {
+        if self.safe {
+            self.largest
+        } else {
+            self.largest.min(MOST_NARROW)
+        }
     }
 
     /// Returns whether the sender's announcements are short when nothing may follow them.
@@ -402,6 +423,7 @@ impl Grants {
             *self = Self {
                 own: self.own,
                 largest: self.largest,
+                safe: self.safe,
                 short: self.short,
                 repeats: self.repeats,
                 link: self.link,
@@ -410,13 +432,13 @@ impl Grants {
             own
         };
         self.repeats |= wanted != own;
-        let byte = |packets: u16| u8::try_from(packets).unwrap_or(u8::MAX);
+        let most = self.largest().max(MOST_NARROW);
         let grant = Grant {
-            start: byte(wanted.initial_ack_burst_length),
-            window: byte(wanted.burst_length),
+            start: u8::try_from(wanted.initial_ack_burst_length).unwrap_or(u8::MAX),
+            window: Grant::rounded(wanted.burst_length.min(most)),
         };
         let window = Window {
-            burst_length: grant.window.into(),
+            burst_length: grant.window,
             initial_ack_burst_length: grant.start.into(),
         };
         self.repeats.then_some((grant, window))
@@ -435,7 +457,9 @@ impl Grants {
         if !config.is_adaptive() {
             return;
         }
-        let mut most = config.burst_length_max.min(self.largest);
+        let long = alone && self.delay_based.is_long();
+        let most = if long { LARGEST_GRANT } else { MOST_NARROW };
+        let mut most = config.burst_length_max.min(self.largest()).min(most);
         if self.lease > 0 {
             let came = train.map_or(0, |train| train.head.saturating_add(train.packets));
             self.lease = self.lease.saturating_sub(came.into());
@@ -469,20 +493,19 @@ impl Grants {
             // While even the largest window is too small, the sender pauses within a turn's
             // packets, so the measured rate is too low.
             _ if self.shared || self.delay_based.pressed => by_time.unwrap_or(window),
-            Some(rate) if alone && self.delay_based.is_long() => {
-                rate.max(by_time.unwrap_or(window))
-            }
+            Some(rate) if long => rate.max(by_time.unwrap_or(window)),
             Some(rate) => rate,
             None => by_time.unwrap_or(0).max(window),
         };
         let floor = self.floor.follow(wanted, config);
-        self.wanted = wanted
+        let wanted = wanted
             .clamp(window / 2, window.saturating_mul(2))
             .min(most)
             .max(floor);
+        self.wanted = Grant::rounded(wanted);
         let fit = self.half.checked_div(self.packet).unwrap_or(u32::MAX);
         let fit = u16::try_from(fit).unwrap_or(u16::MAX);
-        self.window = self.wanted.min(fit).max(floor);
+        self.window = Grant::rounded(self.wanted.min(fit).max(floor));
     }
 
     /// Returns whether the first packet of the last turn arrived later than the packets of its own
@@ -516,6 +539,9 @@ impl Grants {
         if self.delay_based.pressed {
             return least.min((window / 8).max(1));
         }
+        // The sender may use less of a wide window, for instance if its send buffer is small. An
+        // acknowledgement must not wait for more packets than that.
+        let window = window.min(MOST_NARROW);
         self.handover
             .map_or(least, |packets| least.max(window.saturating_sub(packets)))
     }
@@ -528,7 +554,7 @@ impl Grants {
             // All packets arrived at the same time, so their rate cannot be measured. If they are
             // at least half a window, the rate is so high that the largest window is needed.
             let tells = train.head >= window / 2;
-            return tells.then_some(u16::MAX);
+            return tells.then_some(MOST_NARROW);
         }
         if train.packets < LEAST_TRAIN {
             return None;
@@ -542,6 +568,7 @@ impl Grants {
         let handover = arrive(HANDOVER.max(self.delay_based.target())).saturating_add(STORED);
         let before = self.handover.unwrap_or(window).saturating_sub(1);
         self.handover = Some(handover.max(before));
-        Some(arrive(LEAST_SPAN.max(SPAN / Nanos::from(senders.max(1)))))
+        let packets = arrive(LEAST_SPAN.max(SPAN / Nanos::from(senders.max(1))));
+        Some(packets.min(MOST_NARROW))
     }
 }

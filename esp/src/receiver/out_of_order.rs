@@ -21,6 +21,10 @@
 //!   like any acknowledgement that opens a window. A named packet counts as lost again if it does
 //!   not arrive within a round trip and the usual variation of round trips. It also counts as lost
 //!   again if a packet of a later request arrives first.
+//! * A request names packets less than 256 after the expected one, and the caller keeps no others.
+//!   If a long transmission has more packets in flight, those from there on are dropped. So the
+//!   receiver then requests all packets from the expected one on: named one set after the other,
+//!   the dropped packets would take a round trip for each set.
 //! * If a window loses more than one packet in [`MAX_LOSS_SHARE`], the window is too large for a
 //!   queue on the path. Fewer losses are transmission errors and leave the window as it is.
 
@@ -75,6 +79,9 @@ pub(super) struct OutOfOrder {
     last_named: Bits,
     /// Packets of `last_named` that no request had named before.
     newly_named: Bits,
+    /// Whether the last request asked for all packets from the expected one on, and the expected
+    /// packet has not arrived since.
+    goes_back: bool,
     /// The time when the last request was sent.
     last_request: Nanos,
     /// If a packet that the most recent request named arrives before this time, it cannot be a
@@ -112,6 +119,9 @@ impl OutOfOrder {
 
     /// Returns the lost packets that the next request should name.
     fn wanted(&self) -> Bits {
+        if self.goes_back {
+            return Bits::default();
+        }
         self.missing_before(self.lost_below).without(self.awaited)
     }
 
@@ -173,6 +183,7 @@ impl OutOfOrder {
         self.newly_named = self.newly_named.from(packets);
         self.lost_below = self.lost_below.saturating_sub(packets);
         self.late_below = self.late_below.saturating_sub(packets);
+        self.goes_back = false;
         if self.lost_below == 0 && self.late_below == 0 && self.kept.is_empty() {
             self.awaited = Bits::default();
         }
@@ -385,6 +396,7 @@ impl Receiver {
         self.out_of_order.awaited = Bits::default();
         self.out_of_order.last_named = Bits::default();
         self.out_of_order.unanswered = 0;
+        self.out_of_order.goes_back = false;
         self.out_of_order.settle();
         if !self.out_of_order.wanted().is_empty() {
             self.request = Request::Probed;
@@ -436,7 +448,17 @@ impl Receiver {
             .map_or(usual, |least| least.min(usual));
         self.out_of_order.earliest_answer = now.saturating_add(least / 2);
         self.count_loss(lost, config);
+        let in_flight = self.expected.distance(self.allowed);
+        self.out_of_order.goes_back =
+            self.is_long() && self.expected.before(self.allowed) && in_flight > MOST;
         Some(lost.into())
+    }
+
+    /// Returns whether the request that [`name_lost`](Self::name_lost) has prepared asks for all
+    /// packets from the expected one on, and names none.
+    #[inline]
+    pub(in super::super) fn goes_back(&self) -> bool {
+        self.out_of_order.goes_back
     }
 
     /// Counts lost packets. If too many are lost, reports a loss to `grants`, so that the window
@@ -539,6 +561,7 @@ impl Receiver {
             self.out_of_order.awaited = Bits::default();
             self.out_of_order.last_named = Bits::default();
             self.out_of_order.unanswered = self.out_of_order.unanswered.saturating_add(1);
+            self.out_of_order.goes_back = false;
         }
         self.find_missing(now);
     }

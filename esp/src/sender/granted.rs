@@ -4,11 +4,13 @@
 //!
 //! * Both windows, the one after an acknowledgement and the one after an announcement, come from
 //!   the last grant. Before the first grant, they come from the [`Config`].
+//! * A connection without masks takes no wide grants: the more packets are in flight, the fewer
+//!   blind frames does a forger need.
 //! * A timeout indicates that unscheduled packets were lost. So a timeout halves the number of
 //!   packets that may follow announcements. Each grant raises this number by one.
 
 use super::super::config::Config;
-use super::super::wire::Grant;
+use super::super::wire::{Grant, MOST_NARROW};
 
 /// The last grant, and the part of it that the sender uses.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -16,6 +18,10 @@ pub(super) struct Granted {
     grant: Grant,
     /// Upper bound of the number of packets that may follow an announcement.
     most_unscheduled: u8,
+    /// The largest grant that our SYN or SYN|ACK advertised.
+    advertised: u16,
+    /// Whether forged packets cannot pass for the receiver's, so that windows may be large.
+    safe: bool,
     /// Whether the receiver reported many senders, and has granted nothing yet.
     crowded: bool,
 }
@@ -25,12 +31,30 @@ impl Default for Granted {
         Self {
             grant: Grant::default(),
             most_unscheduled: u8::MAX,
+            advertised: 0,
+            safe: false,
             crowded: false,
         }
     }
 }
 
 impl Granted {
+    /// Notes the largest grant that our SYN or SYN|ACK advertises.
+    pub(super) fn advertise(&mut self, largest: u16) {
+        self.advertised = largest;
+    }
+
+    /// Sets whether forged packets cannot pass for the receiver's.
+    pub(super) fn set_safe(&mut self, safe: bool) {
+        self.safe = safe;
+    }
+
+    /// Returns whether the receiver may send wide grants.
+    #[inline]
+    pub(super) fn takes_wide(&self) -> bool {
+        self.safe && self.advertised > MOST_NARROW
+    }
+
     /// Takes a new grant.
     #[inline]
     pub(super) fn take(&mut self, grant: Grant) {
@@ -43,7 +67,7 @@ impl Granted {
     #[inline]
     pub(super) fn window(&self, config: &Config) -> u16 {
         if self.grant.window > 0 && config.is_adaptive() {
-            u16::from(self.grant.window).min(config.burst_length_max)
+            self.grant.window.min(config.burst_length_max)
         } else {
             config.window()
         }

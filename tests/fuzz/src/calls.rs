@@ -6,7 +6,10 @@
 //! number of queued packets, and the window.
 
 use arbitrary::{Arbitrary, Result, Unstructured};
-use esp::{flags, Config, Demand, DropReason, Header, Nanos, Options, Outcome, Room, Seq, State};
+use esp::{
+    flags, Config, Connection, Demand, DropReason, Header, Nanos, Options, Outcome, Room, Seq,
+    State,
+};
 use esp_testkit::{Packet as Sent, Socket, Span};
 
 const MILLISECOND: Nanos = 1_000_000;
@@ -14,6 +17,8 @@ const MILLISECOND: Nanos = 1_000_000;
 /// SYN, and to the point at which sequence numbers wrap.
 const ISN: Seq = Seq(0xfff0);
 const PEER_ISN: Seq = Seq(0xfffa);
+/// The nonce of both ends, if they have one.
+const NONCE: u32 = 7;
 
 #[derive(Clone, Copy, Debug, Arbitrary)]
 enum Event {
@@ -117,9 +122,12 @@ impl Packet {
             initial_ack_burst_length: self.room.limit.into(),
             ..Config::default()
         };
-        match self.len % 2 {
-            0 => Options::default(),
-            _ => Options::parse(&Options::emit(u32::from(self.len) * 100, &config)),
+        match self.len % 4 {
+            0 | 2 => Options::default(),
+            odd => Options {
+                nonce: (odd == 3).then_some(NONCE),
+                ..Options::parse(&Options::emit(u32::from(self.len) * 100, &config))
+            },
         }
     }
 }
@@ -190,6 +198,8 @@ impl World {
         let now = 1_000 * MILLISECOND;
         let mut socket = Socket::new(Config::default(), 1, 0);
         socket.isn = ISN;
+        socket.sends_options = true;
+        socket.nonce = Some(NONCE);
         if passive {
             let syn = Header {
                 src: 1,
@@ -246,7 +256,11 @@ impl World {
             self.granted = header.ack;
         }
         if header.is_grant() {
-            self.largest_grant = self.largest_grant.max(header.len & 0xff);
+            let wide = self.socket.conn.as_ref().is_some_and(Connection::has_masks);
+            let [narrow, wide] = [false, wide].map(|wide| header.grant(wide));
+            let granted = [narrow, wide].into_iter().flatten();
+            let granted = granted.map(|grant| grant.window).max();
+            self.largest_grant = self.largest_grant.max(granted.unwrap_or(0));
         }
         if before == State::SynSent && outcome.established {
             self.expected = Some(header.seq.add(1));

@@ -124,9 +124,9 @@ impl Window {
             self.granted = Some(header.ack);
             if header.is_grant() {
                 // The user may still use an earlier grant, so the larger numbers count.
-                let [start, window] = header.len.to_be_bytes();
-                self.initial = self.initial.max(start.into());
-                self.burst = self.burst.max(window.into());
+                let grant = header.grant(true).expect("it is one");
+                self.initial = self.initial.max(grant.start.into());
+                self.burst = self.burst.max(grant.window);
             }
             self.announced = self.announced.filter(|seq| !seq.before(header.ack));
         }
@@ -181,6 +181,7 @@ impl Stage {
             let side = &mut pair.sides[at];
             side.config = host.config();
             side.sends_options = host.initial >= 128;
+            side.nonce = (host.initial >= 192).then_some(host.initial.into());
             side.mss = usize::from(host.mss) + 1;
             side.limit = (u32::from(host.limit) + 1) * side.packet_cost();
         }

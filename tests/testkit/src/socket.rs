@@ -93,6 +93,8 @@ impl Socket<VecDeque<u8>> {
         } else {
             let mut options = self.syn_options().to_vec();
             options.extend(self.records.iter().flat_map(|n| Options::emit_records(*n)));
+            let nonce = packet.options.nonce;
+            options.extend(nonce.iter().flat_map(|n| Options::emit_nonce(*n)));
             options
         }
     }
@@ -125,6 +127,9 @@ pub struct Socket<P> {
     pub sends_options: bool,
     /// Whether the socket's options announce that many connections send to its device.
     pub crowded: bool,
+    /// The nonce of the socket's options. If both ends have one, the packets count as packets with
+    /// masked checksums.
+    pub nonce: Option<u32>,
     /// The initial sequence number.
     pub isn: Seq,
     /// The payload of a full packet, in bytes.
@@ -174,6 +179,7 @@ impl<P: Payload> Socket<P> {
             listens: false,
             sends_options: false,
             crowded: false,
+            nonce: None,
             isn: Seq(0),
             mss,
             limit,
@@ -293,6 +299,7 @@ impl<P: Payload> Socket<P> {
         if let Some(largest) = self.records {
             conn.use_records(largest);
         }
+        self.use_nonce(&mut conn);
         conn.connect(self.isn, now);
         self.conn = Some(conn);
     }
@@ -304,8 +311,16 @@ impl<P: Payload> Socket<P> {
         if let Some(largest) = self.records {
             conn.use_records(largest);
         }
+        self.use_nonce(&mut conn);
         conn.take_options(&syn.options);
         self.conn = Some(conn);
+    }
+
+    fn use_nonce(&self, conn: &mut Connection) {
+        if let Some(nonce) = self.nonce.filter(|_| self.sends_options) {
+            conn.use_nonce(nonce);
+            conn.use_checksums();
+        }
     }
 
     /// Returns whether a listener accepts a SYN with `options`.
@@ -575,10 +590,12 @@ impl<P: Payload> Socket<P> {
                 (header, resend)
             }
             Transmit::Control { header, resend } => {
+                let nonce = conn.nonce();
                 let sent =
                     (self.sends_options && header.has(flags::SYN)).then(|| self.syn_options());
                 let options = sent.map_or_else(Options::default, |sent| Options {
                     records: self.records,
+                    nonce,
                     ..Options::parse(&sent)
                 });
                 return Some(Packet {

@@ -1,0 +1,340 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Tests of windows above 255 packets, which receivers grant on long paths to connections whose
+//! checksums have masks.
+
+use esp::options::Options;
+use esp::{flags, Config, Grant, Header, Nanos, Seq, LARGEST_GRANT, MOST_NARROW};
+use esp_testkit::pair::*;
+
+/// The flags of an acknowledgement with a grant.
+const GRANT: u8 = flags::ACK | flags::RRQ | flags::TXF;
+
+/// The time of a packet on the wire: 1500 bytes at 10 Gbit/s.
+const PACKET: Nanos = 1_200;
+
+/// The parameters of each side, and whether it uses checksums.
+type Ends = [(Config, bool); 2];
+
+const DEFAULT: Config = Config {
+    burst_length: 21,
+    burst_length_max: LARGEST_GRANT,
+    initial_ack_burst_length: 1,
+    packets_to_ack: 10,
+    round_trip_time: 200,
+    retransmission_time_min: 10_000,
+    user_timeout: 15_000,
+    selective: false,
+};
+
+/// The parameters of a host that knows no windows above 255 packets.
+const OLD: Config = Config {
+    burst_length_max: MOST_NARROW,
+    ..DEFAULT
+};
+
+/// Returns a pair whose packets take `latency`.
+fn path(latency: Nanos, spacing: Nanos, ends: Ends) -> Pair {
+    let mut pair = Pair::new();
+    pair.latency = latency;
+    pair.spacing = spacing;
+    for (side, (config, checksums)) in pair.sides.iter_mut().zip(ends) {
+        side.config = config;
+        side.sends_options = true;
+        side.nonce = checksums.then_some(7);
+        side.limit = 1 << 21;
+    }
+    pair.establish()
+}
+
+/// Returns a pair with a round trip of 2 ms at 10 Gbit/s: 1,669 packets.
+fn long_path(ends: Ends) -> Pair {
+    path(MS, PACKET, ends)
+}
+
+/// Sends packets from A until all have arrived. Returns how long that took.
+fn send(pair: &mut Pair, packets: usize) -> Nanos {
+    let (since, before) = (pair.now, pair.sides[B].received.len());
+    let sent = pair.send(A, &bytes(100 * packets, 1));
+    assert_eq!(sent, 100 * packets);
+    pair.run_until(|p| p.sides[B].received.len() == before + 100 * packets);
+    let took = pair.now - since;
+    pair.settle();
+    took
+}
+
+/// Returns the grants that B has sent so far.
+fn grants(pair: &Pair) -> Vec<Grant> {
+    let all = pair.sent_by(B, |sent| sent.header.is_grant());
+    all.iter()
+        .map(|header| header.grant(true).expect("a grant"))
+        .collect()
+}
+
+fn largest(pair: &Pair) -> u16 {
+    grants(pair)
+        .iter()
+        .map(|grant| grant.window)
+        .max()
+        .unwrap_or(0)
+}
+
+/// Returns the longest time in which A sent no new data while it had some.
+fn longest_pause(pair: &Pair) -> Nanos {
+    let data = pair.log.iter().filter(|s| s.from == A && s.is_data());
+    let times: Vec<_> = data.map(|sent| sent.at).collect();
+    times.windows(2).map(|at| at[1] - at[0]).max().unwrap_or(0)
+}
+
+#[test]
+fn a_wide_grant_is_as_documented() {
+    let header = |len| Header {
+        src: 1,
+        dst: 2,
+        len,
+        seq: Seq(3),
+        ack: Seq(4),
+        flags: GRANT,
+    };
+    let wide = |len| header(len).grant(true).map(|g| (g.start, g.window));
+    assert_eq!(wide(0x8000 | 42 << 9 | 500), Some((42, 2_000)));
+    assert_eq!(wide(0xffff), Some((63, 2_044)));
+    assert_eq!(wide(0x2aff), Some((42, 255)));
+    assert_eq!(wide(0), None, "a request");
+    // A host that has not advertised wide grants has an `initial_ack_burst_length` of 170.
+    let narrow = header(0xaaff).grant(false);
+    let of = |start, window| Some(Grant { start, window });
+    assert_eq!(narrow, of(170, 255));
+}
+
+#[test]
+fn a_syn_tells_the_largest_window() {
+    for (most, initial, told) in [
+        (2_040, 1, 2_040),
+        (2_047, 63, 2_040),
+        (1_003, 1, 1_000),
+        (256, 1, 256),
+        (255, 1, 255),
+        (30, 1, 30),
+        (21, 1, 0),
+        (2_040, 64, 255),
+    ] {
+        let config = Config {
+            burst_length: 21.max(initial),
+            burst_length_max: most,
+            initial_ack_burst_length: initial,
+            ..DEFAULT
+        };
+        let bytes = Options::emit(1489, &config);
+        assert_eq!(Options::parse(&bytes).largest_grant, told, "{config:?}");
+    }
+    // Without option 7, the number in option 10 counts for nothing.
+    assert_eq!(Options::parse(&[10, 2, 255, 0]).largest_grant, 0);
+}
+
+#[test]
+fn a_window_holds_the_packets_of_a_long_round_trip() {
+    let mut pair = long_path([(DEFAULT, true); 2]);
+    send(&mut pair, 24_000);
+    let took = send(&mut pair, 20_000);
+    // The announcement takes a round trip.
+    assert!(took < 20_000 * PACKET + 3 * MS, "{took} ns");
+    assert!(
+        (1_669..=1_900).contains(&largest(&pair)),
+        "{}",
+        largest(&pair)
+    );
+    assert_eq!(pair.sides[A].conn().stats.pkt_rtx, 0);
+    pair.assert_intact();
+}
+
+#[test]
+fn a_window_grows_by_128_packets_in_a_round_trip_at_most() {
+    let mut pair = long_path([(DEFAULT, true); 2]);
+    send(&mut pair, 12_000);
+    let first = |window| {
+        let grant = |sent: &&Sent| sent.header.grant(true).is_some_and(|g| g.window > window);
+        pair.log.iter().find(grant).expect("it grows").at
+    };
+    assert!(first(255 + 5 * 128) - first(255) > 4 * 2 * MS);
+}
+
+#[test]
+fn only_masks_allow_windows_above_255() {
+    for ends in [
+        [(DEFAULT, false), (DEFAULT, false)],
+        [(DEFAULT, true), (DEFAULT, false)],
+        [(DEFAULT, false), (DEFAULT, true)],
+    ] {
+        let mut pair = long_path(ends);
+        send(&mut pair, 10_000);
+        assert_eq!(largest(&pair), 255);
+        pair.assert_intact();
+    }
+}
+
+#[test]
+fn a_short_path_has_no_window_above_255() {
+    for spacing in [20, US / 10, US, PACKET] {
+        let mut pair = path(10 * US, spacing, [(DEFAULT, true); 2]);
+        send(&mut pair, 10_000);
+        assert!(largest(&pair) <= 255, "{spacing} ns: {:?}", grants(&pair));
+        pair.assert_intact();
+    }
+}
+
+#[test]
+fn each_pair_of_old_and_new_works() {
+    let small = Config {
+        burst_length_max: 1_000,
+        ..DEFAULT
+    };
+    for ([a, b], most) in [
+        ([OLD, DEFAULT], 255),
+        ([DEFAULT, OLD], 255),
+        ([OLD, OLD], 255),
+        ([small, DEFAULT], 1_000),
+        ([DEFAULT, small], 1_000),
+    ] {
+        let mut pair = long_path([(a, true), (b, true)]);
+        send(&mut pair, 12_000);
+        assert_eq!(largest(&pair), most);
+        let narrow = |sent: &Sent| sent.header.is_grant() && sent.header.len < 0x8000;
+        let all = most > 255 || grants(&pair).len() == pair.sent_by(B, narrow).len();
+        assert!(all, "an old host gets the two bytes that it knows");
+        assert_eq!(pair.sides[A].conn().stats.pkt_rtx, 0);
+        pair.assert_intact();
+    }
+}
+
+#[test]
+fn a_wide_grant_counts_only_for_a_sender_with_masks_that_told_it() {
+    for (ends, window) in [
+        ([(DEFAULT, true); 2], 2_000),
+        ([(DEFAULT, false); 2], 0xf4),
+        ([(OLD, true); 2], 0xf4),
+    ] {
+        let mut pair = long_path(ends);
+        let header = Header {
+            src: PORTS[B],
+            dst: PORTS[A],
+            len: 0x8000 | 42 << 9 | 500,
+            seq: Seq(65_501),
+            ack: Seq(65_531),
+            flags: GRANT,
+        };
+        let _ = pair.receive(A, &header, &[]);
+        assert_eq!(pair.sides[A].conn().window(), window);
+    }
+}
+
+#[test]
+fn a_wide_window_fits_half_of_the_receive_buffer() {
+    let mut pair = long_path([(DEFAULT, true); 2]);
+    // The buffer holds 1,000 packets of 200 bytes.
+    pair.sides[B].limit = 200 * 1_000;
+    pair.send(A, &bytes(100 * 12_000, 1));
+    let asks = |p: &Pair| {
+        let conn = p.sides[B].conn.as_ref();
+        conn.and_then(esp::Connection::wanted_room) > Some(200 * 1_000)
+    };
+    pair.run_until(asks);
+    pair.settle();
+    assert_eq!(largest(&pair), 500);
+    pair.assert_intact();
+}
+
+#[test]
+fn a_loss_in_a_wide_window_needs_no_timeout() {
+    for selective in [false, true] {
+        let config = Config {
+            selective,
+            ..DEFAULT
+        };
+        // A packet, two of them a third of a window apart, and three that are close.
+        for lost in [&[6_000][..], &[6_000, 6_600], &[6_000, 6_001, 6_100]] {
+            let mut pair = long_path([(config, true); 2]);
+            send(&mut pair, 16_000);
+            assert!(largest(&pair) > 1_200);
+            pair.restart_log();
+            let lost: Vec<usize> = lost.to_vec();
+            pair.rule(move |from, n, _| match from == A && lost.contains(&n) {
+                true => Fate::Lose,
+                false => Fate::Pass,
+            });
+            let took = send(&mut pair, 12_000);
+            let pause = longest_pause(&pair);
+            assert!(pause < 5 * MS, "{selective}: nothing for {pause} ns");
+            // A round trip for each loss, and some.
+            assert!(took < 12_000 * PACKET + 20 * MS, "{selective}: {took} ns");
+            let again = pair.sides[A].conn().stats.pkt_rtx;
+            assert!((1..6_000).contains(&again), "{again} packets again");
+            pair.assert_intact();
+        }
+    }
+}
+
+#[test]
+fn a_lost_retransmission_in_a_wide_window_needs_no_timeout() {
+    for selective in [false, true] {
+        let config = Config {
+            selective,
+            ..DEFAULT
+        };
+        let mut pair = long_path([(config, true); 2]);
+        send(&mut pair, 16_000);
+        pair.restart_log();
+        // The packet is lost twice.
+        let (mut seq, mut left) = (None, 2);
+        pair.rule(move |from, n, header| {
+            if from == A && n == 6_000 {
+                seq = Some(header.seq);
+            }
+            if from == A && header.takes_number() && Some(header.seq) == seq && left > 0 {
+                left -= 1;
+                return Fate::Lose;
+            }
+            Fate::Pass
+        });
+        let took = send(&mut pair, 12_000);
+        let pause = longest_pause(&pair);
+        assert!(pause < 11 * MS, "{selective}: nothing for {pause} ns");
+        assert!(took < 12_000 * PACKET + 30 * MS, "{selective}: {took} ns");
+        pair.assert_intact();
+    }
+}
+
+/// Sends packets from A, with room for `room` packets in its write queue.
+fn send_by(pair: &mut Pair, room: usize, packets: usize) -> Nanos {
+    pair.sides[A].send_room = room;
+    let since = pair.now;
+    let message = bytes(100 * packets, 1);
+    let mut sent = 0;
+    while pair.sides[B].received.len() < message.len() {
+        if sent < message.len() {
+            // The call copies a part, and would sleep then.
+            sent += pair.send(A, &message[sent..]);
+        }
+        assert!(pair.step());
+    }
+    pair.now - since
+}
+
+#[test]
+fn a_sender_with_less_room_than_its_window_fills_its_room() {
+    for room in [50, 300, 900] {
+        let [took, before] = [DEFAULT, OLD].map(|config| {
+            let mut pair = long_path([(config, true); 2]);
+            send(&mut pair, 14_000);
+            assert!(config == OLD || largest(&pair) > 1_200);
+            for side in &mut pair.sides {
+                side.sent.clear();
+                side.received.clear();
+            }
+            let took = send_by(&mut pair, room, 4_000);
+            pair.assert_intact();
+            took
+        });
+        assert!(took <= before, "{room} packets: {took} ns, before {before}");
+    }
+}
