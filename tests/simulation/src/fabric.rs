@@ -11,6 +11,9 @@ use crate::host::{Alarm, Arrival, Endpoint, Host, HostConfig, Packet};
 use crate::network::{frame_bytes, Port, Rate, Wire};
 use crate::simulation::Setup;
 
+/// From this link speed on, in bits per second, connections have checksums.
+const CHECKSUM_RATE: u64 = 10_000_000_000;
+
 /// One end of a connection, given by two numbers: the host, and the connection's slot in that host.
 pub type End = (u32, u32);
 
@@ -75,6 +78,8 @@ impl Fabric {
                 esp: esp(number),
                 mss: setup.mss(),
                 receive_buffer: setup.receive_buffer,
+                // The default of the setting `checksum`.
+                checksums: setup.rate.bits >= CHECKSUM_RATE,
             };
             Host::new(peers.iter().map(|(host, _)| u64::from(*host)), config)
         };

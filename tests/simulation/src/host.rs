@@ -28,6 +28,8 @@ pub struct HostConfig {
     pub mss: u16,
     /// The receive buffer of each connection, bytes.
     pub receive_buffer: u32,
+    /// Whether packets have checksums with masks. Their bytes are not simulated.
+    pub checksums: bool,
 }
 
 /// A packet on its way. It has the positions of its bytes instead of the bytes.
@@ -94,6 +96,7 @@ impl Endpoint {
         socket.overhead = PACKET_OVERHEAD;
         socket.listens = true;
         socket.sends_options = config.esp.is_adaptive();
+        socket.nonce = config.checksums.then_some(1);
         Self {
             socket,
             sent: 0,

@@ -381,6 +381,7 @@ fn a_rack_keeps_what_holds() {
         "round trip of 100 us, 25 Gbit/s",
         "round trip of 100 us, 100 Gbit/s",
         "round trip of 2 ms, 1 Gbit/s",
+        "round trip of 2 ms, 10 Gbit/s",
         "interrupts coalesced for 50 us, 10 Gbit/s",
         "interrupts coalesced for 50 us, 25 Gbit/s",
         "outcast to 8 receivers, 10 Gbit/s",
