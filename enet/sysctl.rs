@@ -22,9 +22,8 @@ use kernel::{str::CStr, sync::Arc};
 /// Range of the window, in packets. With a window above 32767, sequence numbers could not be
 /// compared.
 const BURST_LENGTH: RangeInclusive<u16> = 1..=0x7fff;
-/// The largest permitted value, in packets, of a `burst_length_max` that exceeds `burst_length`. A
-/// grant takes one byte on the wire.
-const MOST_GRANTED: u16 = 0xff;
+/// The largest permitted value, in packets, of a `burst_length_max` that exceeds `burst_length`.
+const MOST_GRANTED: u16 = esp::LARGEST_GRANT;
 /// Range of `round_trip_time`, in microseconds. With less than 10, every packet would be requested
 /// again while it is still in flight. With more than 1 s, the peer might count as dead before a
 /// missing packet is requested.

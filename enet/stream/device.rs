@@ -160,6 +160,7 @@ fn fit(esp: &mut LockedEsp<'_>, options: &Options, now: u64) {
 pub(crate) fn sum(esp: &mut LockedEsp<'_>, now: u64) {
     if let Some((_, connection)) = parts(esp) {
         let oversized = connection.sending.sum();
+        connection.engine.use_checksums();
         refit(esp, oversized, now);
     }
 }

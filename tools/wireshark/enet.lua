@@ -78,6 +78,7 @@ local function add_option_fields(fields, name)
     fields.mapped_dstport = ProtoField.uint16(name .. ".mapped.dstport", "Mapped destination port")
     fields.records = ProtoField.uint32(name .. ".records", "Longest record")
     fields.connection = ProtoField.uint16(name .. ".connection", "Capabilities of the connection", base.HEX)
+    fields.most_wide = ProtoField.uint16(name .. ".connection.largest_grant", "Largest grant above 255")
     fields.takes_skips = ProtoField.bool(name .. ".connection.skips", "Skips", 16, nil, 0x0001)
     fields.selective = ProtoField.bool(name .. ".connection.selective", "Requests that name packets", 16, nil, 0x0002)
     fields.announces_short = ProtoField.bool(name .. ".connection.short", "Short announcements", 16, nil, 0x0004)
@@ -117,6 +118,8 @@ local known_options = {
         item:add(fields.selective, value)
         item:add(fields.announces_short, value)
         item:add(fields.crowded, value)
+        local wide = item:add(fields.most_wide, value(0, 1), value(0, 1):uint() * 8)
+        wide:append_text(" (0: option 7)")
     end },
     { 4, function(tree, fields, value) tree:add(fields.mask_nonce, value) end },
 }
@@ -326,7 +329,7 @@ esp_fields.acked = ProtoField.bool("enet_esp.flags.ack", "Acknowledgement (ACK)"
 esp_fields.syn = ProtoField.bool("enet_esp.flags.syn", "Opens the connection (SYN)", 8, nil, SYN)
 esp_fields.hold = ProtoField.bool("enet_esp.hold", "Acknowledges receipt, opens no window")
 esp_fields.grant_start = ProtoField.uint8("enet_esp.grant.start", "Granted: packets behind an announcement")
-esp_fields.grant_window = ProtoField.uint8("enet_esp.grant.window", "Granted: packets behind an acknowledgement")
+esp_fields.grant_window = ProtoField.uint16("enet_esp.grant.window", "Granted: packets behind an acknowledgement")
 esp_fields.named = ProtoField.bytes("enet_esp.named", "Missing packets, one bit each")
 esp_fields.skip_una = ProtoField.uint16("enet_esp.skip.una", "Skips what has not arrived, from this number on")
 esp_fields.retransmission = ProtoField.bool("enet_esp.analysis.retransmission", "Retransmission")
@@ -413,6 +416,11 @@ function esp.dissector(tvb, pinfo, root)
     -- In a grant or a skip, the length field does not hold a length.
     local grant = length > 0 and flags & ~CRC == ACK | RRQ | TXF
     local skip = flags & ~CRC == ACK | RRQ | TXS | TXF
+    -- The highest bit marks a grant of more than 255 packets, in units of four.
+    local start, window = length >> 8, length & 0xff
+    if length & 0x8000 ~= 0 then
+        start, window = length >> 9 & 63, (length & 0x1ff) * 4
+    end
     if grant or skip then
         length = 0
     end
@@ -444,7 +452,7 @@ function esp.dissector(tvb, pinfo, root)
     end
     info = info .. string.format(" Len=%d", length)
     if grant then
-        info = info .. string.format(" Start=%d Window=%d", tvb(4, 1):uint(), tvb(5, 1):uint())
+        info = info .. string.format(" Start=%d Window=%d", start, window)
     elseif skip then
         info = info .. string.format(" Una=%d", tvb(4, 2):uint())
     elseif #named > 0 then
@@ -463,8 +471,8 @@ function esp.dissector(tvb, pinfo, root)
     tree:add(esp_fields.dstport, tvb(2, 2))
     tree:add(esp_fields.stream, talk.index):set_generated()
     if grant then
-        tree:add(esp_fields.grant_start, tvb(4, 1))
-        tree:add(esp_fields.grant_window, tvb(5, 1))
+        tree:add(esp_fields.grant_start, tvb(4, 1), start)
+        tree:add(esp_fields.grant_window, tvb(4, 2), window)
     elseif skip then
         tree:add(esp_fields.skip_una, tvb(4, 2))
     else

@@ -94,6 +94,9 @@ pub const EDP_HEADER: usize = 6;
 /// Number of bytes in front of an ESP frame's payload: Ethernet's header and ESP's header.
 pub const ESP_HEADERS: usize = 14 + 11;
 
+/// The bit of the length field that marks a grant of more than 255 packets.
+const WIDE_GRANT: u16 = 0x8000;
+
 /// ESP's header.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EspHeader {
@@ -170,6 +173,16 @@ impl EspHeader {
     /// Returns whether the packet grants a window, so that the length field contains the grant.
     pub fn is_grant(&self) -> bool {
         self.length > 0 && self.flags & !flag::CRC == flag::GRANT
+    }
+
+    /// Returns the grant: the number of packets that may follow an announcement, and the window.
+    pub fn granted(&self) -> Option<[u16; 2]> {
+        let granted = if self.length & WIDE_GRANT != 0 {
+            [(self.length >> 9) & 63, (self.length & 511) * 4]
+        } else {
+            [self.length >> 8, self.length & 255]
+        };
+        self.is_grant().then_some(granted)
     }
 
     /// Decodes the ESP header of an Ethernet frame.

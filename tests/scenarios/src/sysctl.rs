@@ -29,7 +29,7 @@ scenarios! {
 /// All files, with their defaults, except the files of the buffers.
 const DEFAULTS: [(&str, u32); 11] = [
     ("burst_length", 21),
-    ("burst_length_max", 255),
+    ("burst_length_max", 2040),
     ("initial_ack_burst_length", 1),
     ("packets_to_ack", 10),
     ("round_trip_time", 200),
@@ -132,11 +132,11 @@ fn ranges() -> Outcome {
     // is written.
     let largest = knobs.get("burst_length_max")?;
     ensure!(largest == 21, "burst_length_max is {largest}");
-    spans(knobs, "burst_length_max", 21, 255)?;
-    knobs.set("burst_length", 300)?;
-    knobs.accepts("burst_length_max", "300", 300)?;
-    knobs.rejects("burst_length_max", b"255")?;
-    knobs.rejects("burst_length_max", b"301")?;
+    spans(knobs, "burst_length_max", 21, 2040)?;
+    knobs.set("burst_length", 2100)?;
+    knobs.accepts("burst_length_max", "2100", 2100)?;
+    knobs.rejects("burst_length_max", b"2040")?;
+    knobs.rejects("burst_length_max", b"2101")?;
     knobs.set("burst_length", 21)?;
     // Numbers that would be valid if they were truncated to 16 bits are rejected.
     for name in ["burst_length", "packets_to_ack", "initial_ack_burst_length"] {

@@ -145,7 +145,7 @@ const OPTIONS: [u8; 20] = [
 /// The number of packets that the host has in flight in the busy connection. The test opens a new
 /// connection for each accepted number, so with the largest grant it would take longer.
 const WINDOW: u8 = 64;
-/// The largest window that can be granted.
+/// The largest window that can be granted to a connection without masks, such as these.
 const LARGEST_WINDOW: u32 = 255;
 
 /// The hosts of the connections, and the attacker's socket.
