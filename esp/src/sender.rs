@@ -216,8 +216,8 @@ impl Sender {
     /// Takes the windows that the receiver grants, if `header` carries a grant.
     #[inline]
     pub(super) fn take_grant(&mut self, header: &Header) {
-        if let Some(grant) = header.grant(self.grants.takes_wide()) {
-            self.grants.take(grant);
+        if header.is_grant() {
+            self.grants.take(header);
         }
     }
 

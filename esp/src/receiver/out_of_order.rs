@@ -145,6 +145,8 @@ impl OutOfOrder {
             return false;
         }
         self.unanswered = 0;
+        // A later packet than the expected one has answered, so the expected one may be lost again.
+        self.goes_back = false;
         let answers = !came.intersection(self.last_named).is_empty();
         if now < self.earliest_answer && !came.intersection(self.newly_named).is_empty() {
             self.slack = self.slack.saturating_add(1).min(MAX_SLACK);

@@ -10,7 +10,7 @@
 //!   packets that may follow announcements. Each grant raises this number by one.
 
 use super::super::config::Config;
-use super::super::wire::{Grant, MOST_NARROW};
+use super::super::wire::{Grant, Header, MOST_NARROW};
 
 /// The last grant, and the part of it that the sender uses.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -51,14 +51,16 @@ impl Granted {
 
     /// Returns whether the receiver may send wide grants.
     #[inline]
-    pub(super) fn takes_wide(&self) -> bool {
+    fn takes_wide(&self) -> bool {
         self.safe && self.advertised > MOST_NARROW
     }
 
-    /// Takes a new grant.
+    /// Takes the grant that `header` carries.
     #[inline]
-    pub(super) fn take(&mut self, grant: Grant) {
-        self.grant = grant;
+    pub(super) fn take(&mut self, header: &Header) {
+        if let Some(grant) = header.grant(self.takes_wide()) {
+            self.grant = grant;
+        }
         self.most_unscheduled = self.most_unscheduled.saturating_add(1);
     }
 
