@@ -206,7 +206,7 @@ fn control(
         opening(
             device,
             header,
-            engine.config(),
+            Options::emit_advertised(esp::mss(device.mtu()), engine.advertised()),
             mapped,
             records,
             nonce,
@@ -273,8 +273,8 @@ fn packet(device: &Device, header: &Header, payload: &[u8], mask: u32) -> Result
     whole.then_some(skb).ok_or(ENOBUFS)
 }
 
-/// Builds a SYN or SYN|ACK with this host's options. They state the limits of `device` and
-/// `config`, the ends of a mapped connection, the length of the largest record, and a nonce.
+/// Builds a SYN or SYN|ACK with this host's `options`. Behind them come the ends of a mapped
+/// connection, the length of the largest record, and a nonce.
 /// `crowded` is set if many connections send to this host. A mapped connection has no option for
 /// records, so all options fit into [`OPTIONS_MAX`](esp::OPTIONS_MAX), and the receiver reads them
 /// all.
@@ -282,14 +282,13 @@ fn packet(device: &Device, header: &Header, payload: &[u8], mask: u32) -> Result
 fn opening(
     device: &Device,
     header: Header,
-    config: &esp::Config,
+    mut options: [u8; OPTIONS_LEN],
     mapped: Option<&esp::Mapped>,
     records: Option<u32>,
     nonce: Option<u32>,
     crowded: bool,
 ) -> Result<Skb> {
     const MOST: usize = OPTIONS_LEN + MAPPED_LEN + RECORDS_LEN + NONCE_LEN;
-    let mut options = Options::emit(esp::mss(device.mtu()), config);
     if crowded {
         options = Options::crowded(options);
     }
@@ -369,7 +368,8 @@ pub(super) fn send_cookie(device: &Device, to: Mac, answer: Header, records: Opt
         selective: false,
         ..NetState::of(device.net()).sysctl.config()
     };
-    if let Ok(skb) = opening(device, answer, &config, None, records, None, true) {
+    let options = Options::emit(esp::mss(device.mtu()), &config);
+    if let Ok(skb) = opening(device, answer, options, None, records, None, true) {
         // The error is ignored, because the client retransmits the SYN if the answer is lost.
         let _ = device.send(skb, parameters::esp_type(), to);
     }

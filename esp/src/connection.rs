@@ -45,7 +45,7 @@
 use super::config::{Config, Stats, LARGEST_WINDOW};
 use super::cookie::MOST_WINDOW;
 use super::masks::Masks;
-use super::options::Options;
+use super::options::{Advertised, Options};
 use super::outcome::{Outcome, Room};
 use super::receiver::Receiver;
 use super::records::Records;
@@ -113,10 +113,8 @@ pub struct Connection {
     state: State,
     failure: Option<Failure>,
     config: Config,
-    /// The window that our SYN or SYN|ACK advertised. The peer does not expect a larger one.
-    advertised_window: u16,
-    /// Whether our SYN or SYN|ACK allowed requests that name packets.
-    advertised_selective: bool,
+    /// What our first SYN or SYN|ACK advertised; `None` before it is sent.
+    advertised: Option<Advertised>,
     /// Whether the peer's SYN or SYN|ACK allowed requests that name packets.
     peer_selective: bool,
     /// The user's value that overrides [`Config::user_timeout`], in milliseconds; 0 for none.
@@ -152,8 +150,7 @@ impl Connection {
             state: State::Closed,
             failure: None,
             config,
-            advertised_window: LARGEST_WINDOW,
-            advertised_selective: false,
+            advertised: None,
             peer_selective: false,
             user_timeout: 0,
             syn_tries: SYN_TRIES,
@@ -180,6 +177,7 @@ impl Connection {
     /// Opens the connection. A SYN with the random number `isn` is then due.
     pub fn connect(&mut self, isn: Seq, now: Nanos) {
         self.sender = Sender::new(isn);
+        self.advertised = None;
         if self.records.is_some() {
             self.sender.keep_records();
         }
@@ -226,7 +224,8 @@ impl Connection {
 
     /// Enables requests that name packets, once both sides have advertised them.
     fn negotiate_selective(&mut self) {
-        if self.advertised_selective && self.peer_selective {
+        let ours = self.advertised.is_some_and(|told| told.selective);
+        if ours && self.peer_selective {
             self.receiver.enable_selective();
         }
     }
@@ -267,7 +266,11 @@ impl Connection {
         connection.peer_has_version = true;
         connection.sender.may_skip();
         connection.receiver.widen_span(MOST_WINDOW);
-        connection.advertised_window = connection.config.window();
+        // The SYN|ACK did not offer requests that name packets.
+        connection.advertised = Some(Advertised {
+            selective: false,
+            ..connection.advertised()
+        });
         connection.stats.pkt_tx = 1;
         connection
     }
@@ -290,9 +293,25 @@ impl Connection {
         &self.config
     }
 
+    /// Returns what each SYN or SYN|ACK of this connection advertises.
+    pub fn advertised(&self) -> Advertised {
+        let told = self.advertised;
+        told.unwrap_or_else(|| Advertised::of(&self.config))
+    }
+
+    /// Notes that a SYN or SYN|ACK is sent. Later ones repeat what the first one advertises, since
+    /// the peer takes only one of them, and neither side knows which.
+    pub(super) fn advertise(&mut self) {
+        let told = self.advertised();
+        self.advertised = Some(told);
+        self.sender.advertise_grant(told.largest_grant);
+        self.negotiate_selective();
+    }
+
     /// Changes the parameters. Limits `burst_length` to the window that the handshake advertised.
     pub fn set_config(&mut self, config: Config) {
-        self.config = config.with_window_up_to(self.advertised_window);
+        let told = self.advertised.map(|told| told.window.burst_length);
+        self.config = config.with_window_up_to(told.unwrap_or(LARGEST_WINDOW));
         if self.user_timeout != 0 {
             self.config.user_timeout = self.user_timeout;
         }

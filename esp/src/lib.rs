@@ -43,7 +43,8 @@ pub use self::ack_queue::{AckQueue, Demand, List, Slot, Verdict};
 pub use self::config::{Config, Stats, LARGEST_GRANT};
 pub use self::connection::Connection;
 pub use self::options::{
-    InternetEnd, Mapped, Options, MAPPED_LEN, NONCE_LEN, OPTIONS_LEN, OPTIONS_MAX, RECORDS_LEN,
+    Advertised, InternetEnd, Mapped, Options, MAPPED_LEN, NONCE_LEN, OPTIONS_LEN, OPTIONS_MAX,
+    RECORDS_LEN,
 };
 pub use self::outcome::{DropReason, Outcome, Room, Transmit, WriteQueue};
 pub use self::seq::Seq;

@@ -164,6 +164,29 @@ pub struct Window {
     pub initial_ack_burst_length: u16,
 }
 
+/// What a SYN or SYN|ACK advertises of the parameters. It holds for the life of the connection.
+/// Repeats advertise the same, because the peer takes the options of one of them only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Advertised {
+    pub(super) window: Window,
+    pub(super) largest_grant: u16,
+    pub(super) selective: bool,
+}
+
+impl Advertised {
+    /// Returns what a host with the parameters `config` advertises.
+    pub fn of(config: &Config) -> Self {
+        Self {
+            window: Window {
+                burst_length: config.window(),
+                initial_ack_burst_length: config.initial_ack_burst_length,
+            },
+            largest_grant: config.largest_grant(),
+            selective: config.selective,
+        }
+    }
+}
+
 /// The options of a SYN or SYN|ACK.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Options {
@@ -228,11 +251,16 @@ impl Options {
     /// Returns the options of a host with the parameters `config`, whose device carries `payload`
     /// bytes in one packet.
     pub fn emit(payload: u32, config: &Config) -> [u8; OPTIONS_LEN] {
+        Self::emit_advertised(payload, Advertised::of(config))
+    }
+
+    /// Returns the options of a host that advertises `told`, like [`emit`](Self::emit).
+    pub fn emit_advertised(payload: u32, told: Advertised) -> [u8; OPTIONS_LEN] {
         let payload = u16::try_from(payload).unwrap_or(u16::MAX);
         let [p0, p1] = payload.to_be_bytes();
-        let [b0, b1] = config.window().to_be_bytes();
-        let [i0, i1] = config.initial_ack_burst_length.to_be_bytes();
-        let largest = config.largest_grant();
+        let [b0, b1] = told.window.burst_length.to_be_bytes();
+        let [i0, i1] = told.window.initial_ack_burst_length.to_be_bytes();
+        let largest = told.largest_grant;
         let narrow = u8::try_from(largest).unwrap_or(u8::MAX);
         let wide = if largest > MOST_NARROW {
             u8::try_from(largest / WIDE_UNIT).unwrap_or(u8::MAX)
@@ -259,7 +287,7 @@ impl Options {
             kind::CAPABILITIES,
             2,
             wide,
-            TAKES_SKIPS | ANNOUNCES_SHORT | if config.selective { SELECTIVE } else { 0 },
+            TAKES_SKIPS | ANNOUNCES_SHORT | if told.selective { SELECTIVE } else { 0 },
         ]
     }
 

@@ -125,10 +125,7 @@ impl Connection {
     #[inline]
     fn numbered(&mut self, outgoing: Outgoing, now: Nanos) -> Transmit {
         if outgoing.kind == Kind::Syn {
-            self.advertised_window = self.config.window();
-            self.sender.advertise_grant(self.config.largest_grant());
-            self.advertised_selective = self.config.selective;
-            self.negotiate_selective();
+            self.advertise();
         }
         let first_answer = outgoing.kind == Kind::Syn && self.handshake == Handshake::Crossing;
         if first_answer {

@@ -10,8 +10,8 @@ use std::collections::VecDeque;
 use esp::ack_queue::SHORT;
 use esp::records::Part;
 use esp::{
-    flags, Config, Connection, Failure, Header, Nanos, Options, Outcome, Room, Seq, Slot, State,
-    Transmit, MISSING_MOST, OPTIONS_LEN,
+    flags, Advertised, Config, Connection, Failure, Header, Nanos, Options, Outcome, Room, Seq,
+    Slot, State, Transmit, MISSING_MOST, OPTIONS_LEN,
 };
 
 use crate::payload::Payload;
@@ -239,7 +239,9 @@ impl<P: Payload> Socket<P> {
 
     /// Returns the options of the socket's SYN or SYN|ACK, in wire format.
     fn syn_options(&self) -> [u8; OPTIONS_LEN] {
-        let options = Options::emit(self.mss as u32, &self.config);
+        let told = self.conn.as_ref().map(Connection::advertised);
+        let told = told.unwrap_or_else(|| Advertised::of(&self.config));
+        let options = Options::emit_advertised(self.mss as u32, told);
         if self.crowded {
             Options::crowded(options)
         } else {
