@@ -264,10 +264,15 @@ impl Settings {
     /// Raises the limit of the receive buffer like [`grow_send_buffer`](Self::grow_send_buffer),
     /// but `net.core.rmem_max` bounds `bytes`.
     pub(crate) fn grow_receive_buffer(&self, sock: &RawSock, bytes: u32) {
-        let bytes = bytes.min(Limits::max().receive);
-        if self.receive_buffer.load(Relaxed) == 0 && sock.receive_limit() < bytes {
-            sock.set_limits(None, Some(bytes));
+        if self.may_grow_receive_buffer(sock, bytes) {
+            sock.set_limits(None, Some(bytes.min(Limits::max().receive)));
         }
+    }
+
+    /// Returns whether [`grow_receive_buffer`](Self::grow_receive_buffer) would have an effect.
+    pub(crate) fn may_grow_receive_buffer(&self, sock: &RawSock, bytes: u32) -> bool {
+        let bytes = bytes.min(Limits::max().receive);
+        self.receive_buffer.load(Relaxed) == 0 && sock.receive_limit() < bytes
     }
 
     /// Sets a number of the window if the resulting numbers are valid together.

@@ -636,15 +636,26 @@ fn copy(
 /// acknowledgements that wait for data to carry them.
 #[inline(always)]
 pub(super) fn acknowledge(guard: &mut Guard<'_, Esp>, sleeping: bool) {
-    let waits = parts(&mut guard.locked()).is_some_and(|(_, connection)| {
+    let waits = parts(&mut guard.locked()).is_some_and(|(sock, connection)| {
         let engine = &connection.engine;
         engine.waits_for_room()
-            || engine.wanted_room().is_some()
+            || engine
+                .wanted_room()
+                .is_some_and(|wanted| may_grow(sock, wanted))
             || sleeping && engine.waits_for_data()
     });
     if waits {
         acknowledge_now(guard, sleeping);
     }
+}
+
+/// Returns whether the receive buffer may grow towards `wanted` bytes. At its limit it cannot, and
+/// the engine still wants more.
+#[cold]
+#[inline(never)]
+fn may_grow(sock: &Sock<Esp>, wanted: u32) -> bool {
+    let settings = &NetState::of(sock.net()).sysctl;
+    settings.may_grow_receive_buffer(sock, wanted)
 }
 
 /// Releases the acknowledgements that [`acknowledge`] has found.

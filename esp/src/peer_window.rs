@@ -16,7 +16,7 @@ use super::options::Window;
 /// Number of windows for which a proven window stays valid. It does not stay valid for ever,
 /// because the sender's parameters may change, and a slow line may have looked like a small window.
 /// After these windows, one more stop at the same distance proves the window again.
-const LEASE: u16 = 256;
+const LEASE: u32 = 256;
 
 /// In a granted window, an acknowledgement is due after at most this many packets. At 100 Gbit/s,
 /// 150 packets are in flight while an acknowledgement travels, and the largest window of a short
@@ -36,7 +36,7 @@ pub(super) struct PeerWindow {
     /// The proven window: the distance at which the sender stopped twice.
     proven: u16,
     /// Number of further packets for which `proven` stays valid.
-    lease: u16,
+    lease: u32,
     /// The window that this side granted. Without a grant, this is the window that the sender's SYN
     /// advertised, or a larger one if packets from beyond it have arrived.
     advertised: Option<Window>,
@@ -104,7 +104,7 @@ impl PeerWindow {
         if let (Some(advertised), false) = (&mut self.advertised, self.granted) {
             advertised.burst_length = advertised.burst_length.max(distance);
         }
-        self.lease = self.lease.saturating_sub(packets);
+        self.lease = self.lease.saturating_sub(packets.into());
     }
 
     /// Notes that the sender stopped at this distance, and continued after a probe had opened its
@@ -113,7 +113,7 @@ impl PeerWindow {
         let may_end = self.farthest <= distance;
         if may_end && distance == self.stopped {
             self.proven = distance;
-            self.lease = distance.saturating_mul(LEASE);
+            self.lease = u32::from(distance).saturating_mul(LEASE);
         }
         self.stopped = distance;
         self.farthest = 0;

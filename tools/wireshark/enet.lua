@@ -127,16 +127,25 @@ local known_options = {
 -- The type of the option that carries a nonce.
 local NONCE = #known_options
 
--- Returns whether the options include one of type `wanted`.
-local function tells(tvb, wanted)
+-- The type of the option with the capabilities of the connection.
+local CAPABILITIES = 10
+
+-- Returns where the first option of type `wanted` begins; nil if there is none.
+local function place(tvb, wanted)
     local at = 0
     while at + 2 <= tvb:len() do
         if tvb(at, 1):uint() == wanted then
-            return true
+            return at
         end
         at = at + 2 + tvb(at + 1, 1):uint()
     end
-    return false
+    return nil
+end
+
+-- Returns whether the options tell that the sender takes grants of more than 255 packets.
+local function takes_wide(tvb)
+    local at = place(tvb, CAPABILITIES)
+    return at ~= nil and at + 4 <= tvb:len() and tvb(at + 2, 1):uint() > 31
 end
 
 -- Adds options; malformed ones get an expert remark.
@@ -416,11 +425,7 @@ function esp.dissector(tvb, pinfo, root)
     -- In a grant or a skip, the length field does not hold a length.
     local grant = length > 0 and flags & ~CRC == ACK | RRQ | TXF
     local skip = flags & ~CRC == ACK | RRQ | TXS | TXF
-    -- The highest bit marks a grant of more than 255 packets, in units of four.
-    local start, window = length >> 8, length & 0xff
-    if length & 0x8000 ~= 0 then
-        start, window = length >> 9 & 63, (length & 0x1ff) * 4
-    end
+    local granted = length
     if grant or skip then
         length = 0
     end
@@ -438,9 +443,20 @@ function esp.dissector(tvb, pinfo, root)
     local talk, forward = conversation(esp, pinfo, srcport, dstport)
     if not pinfo.visited then
         local again, lost = follow(talk[forward], flags, seq, #named > 0 and 0 or length)
-        findings[pinfo.number] = { again = again, lost = lost }
+        local there = math.min(length, tvb:captured_len() - header)
+        if has(flags, SYN) and not again then
+            talk[forward].wide = there > 0 and takes_wide(tvb(header, there):tvb())
+        end
+        -- If the SYN was not captured, its sender counts as one that takes such grants.
+        findings[pinfo.number] = { again = again, lost = lost, wide = talk[not forward].wide ~= false }
     end
-    local found = findings[pinfo.number] or { again = false, lost = 0 }
+    local found = findings[pinfo.number] or { again = false, lost = 0, wide = true }
+    -- The highest bit marks a grant of more than 255 packets, in units of four, to a host whose SYN
+    -- told that it takes them.
+    local start, window = granted >> 8, granted & 0xff
+    if found.wide and granted & 0x8000 ~= 0 then
+        start, window = granted >> 9 & 63, (granted & 0x1ff) * 4
+    end
     local hold = length == 0 and flags & ~CRC == ACK | TXS
 
     pinfo.cols.protocol = "ENET-ESP"
@@ -517,7 +533,7 @@ function esp.dissector(tvb, pinfo, root)
     end
     local options = math.min(length, tvb:captured_len() - header)
     local opens = has(flags, SYN) and options > 0
-    talk.masked = talk.masked or opens and tells(tvb(header, options):tvb(), NONCE)
+    talk.masked = talk.masked or opens and place(tvb(header, options):tvb(), NONCE) ~= nil
     -- A reset from a host that does not have the connection carries the mask of the packet that the
     -- host answers.
     local masked = has(flags, RST) and not has(flags, ACK) or talk.masked and not opens

@@ -7,8 +7,8 @@
 
 use arbitrary::{Arbitrary, Result, Unstructured};
 use esp::{
-    flags, Config, Connection, Demand, DropReason, Header, Nanos, Options, Outcome, Room, Seq,
-    State,
+    flags, Config, Demand, DropReason, Header, Nanos, Options, Outcome, Room, Seq, State,
+    MOST_NARROW,
 };
 use esp_testkit::{Packet as Sent, Socket, Span};
 
@@ -185,6 +185,8 @@ struct World {
     granted: Seq,
     /// The largest window that the engine has received in a grant.
     largest_grant: u16,
+    /// The options of the engine's first SYN or SYN|ACK.
+    told: Option<Options>,
 }
 
 /// The payload of each packet, which is a single byte.
@@ -221,6 +223,7 @@ impl World {
             high: ISN,
             granted: ISN,
             largest_grant: 0,
+            told: None,
         }
     }
 
@@ -256,11 +259,12 @@ impl World {
             self.granted = header.ack;
         }
         if header.is_grant() {
-            let wide = self.socket.conn.as_ref().is_some_and(Connection::has_masks);
-            let [narrow, wide] = [false, wide].map(|wide| header.grant(wide));
-            let granted = [narrow, wide].into_iter().flatten();
-            let granted = granted.map(|grant| grant.window).max();
-            self.largest_grant = self.largest_grant.max(granted.unwrap_or(0));
+            let told = self
+                .told
+                .is_some_and(|told| told.largest_grant > MOST_NARROW);
+            let grant = header.grant(told && self.socket.conn().has_masks());
+            let window = grant.expect("it is one").window;
+            self.largest_grant = self.largest_grant.max(window);
         }
         if before == State::SynSent && outcome.established {
             self.expected = Some(header.seq.add(1));
@@ -409,6 +413,12 @@ impl World {
         let header = &packet.header;
         let data = header.payload() > 0;
         assert_eq!((header.src, header.dst), (2, 1));
+        if header.has(flags::SYN) {
+            let told = *self.told.get_or_insert(packet.options);
+            assert_eq!(packet.options.window, told.window, "what the first told");
+            assert_eq!(packet.options.largest_grant, told.largest_grant);
+            assert_eq!(packet.options.selective, told.selective);
+        }
         if header.is_skipped() {
             // The peer has skipped numbers. The engine acknowledges again what it has received.
             let expected = self.expected.expect("no skip before the handshake");

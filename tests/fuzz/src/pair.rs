@@ -183,7 +183,9 @@ impl Stage {
             side.sends_options = host.initial >= 128;
             side.nonce = (host.initial >= 192).then_some(host.initial.into());
             side.mss = usize::from(host.mss) + 1;
-            side.limit = (u32::from(host.limit) + 1) * side.packet_cost();
+            // A large buffer has room for windows of more than 255 packets.
+            let scale = if host.limit >= 192 { 32 } else { 1 };
+            side.limit = (u32::from(host.limit) + 1) * scale * side.packet_cost();
         }
         let faults = Faults::default();
         let left = Rc::clone(&faults);
