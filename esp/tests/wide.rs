@@ -338,3 +338,50 @@ fn a_sender_with_less_room_than_its_window_fills_its_room() {
         assert!(took <= before, "{room} packets: {took} ns, before {before}");
     }
 }
+
+/// Lets B wait for its turn within a transmission with a wide window, with data to send. Returns
+/// the headers that leave once B has its turn.
+fn turn_beside_others(pair: &mut Pair, loses: bool) -> Vec<Header> {
+    send(pair, 24_000);
+    assert!(largest(pair) > 1_600);
+    pair.restart_log();
+    pair.send(A, &bytes(100 * 12_000, 1));
+    pair.run_for(6 * MS);
+    pair.sides[B].device.held = true;
+    let mut left = u8::from(loses);
+    pair.rule(
+        move |from, _, header| match from == A && header.takes_number() && left > 0 {
+            true => {
+                left = 0;
+                Fate::Lose
+            }
+            false => Fate::Pass,
+        },
+    );
+    pair.run_for(6 * MS);
+    let mut message = bytes(100, 2).into_iter().collect();
+    assert!(pair.sides[B].queue_one(&mut message));
+    pair.restart_log();
+    pair.sides[B].conn().take_turn();
+    pair.transmit(B);
+    let sent = pair.sent_by(B, |_| true);
+    pair.sides[B].device.held = false;
+    sent
+}
+
+#[test]
+fn the_window_narrows_before_data_uses_the_turn() {
+    let mut pair = long_path([(DEFAULT, true); 2]);
+    let sent = turn_beside_others(&mut pair, false);
+    assert_eq!(sent[0].grant(true).map(|grant| grant.window), Some(255));
+    assert!(sent[1..].iter().any(|header| header.payload() > 0));
+}
+
+#[test]
+fn the_window_narrows_before_a_request_uses_the_turn() {
+    let mut pair = long_path([(DEFAULT, true); 2]);
+    let sent = turn_beside_others(&mut pair, true);
+    assert_eq!(sent[0].grant(true).map(|grant| grant.window), Some(255));
+    let asks = |header: &Header| header.has(flags::RRQ) && !header.is_grant();
+    assert!(sent[1..].iter().any(asks), "{sent:?}");
+}

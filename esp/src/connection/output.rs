@@ -23,8 +23,13 @@ impl Connection {
         if self.state == State::Closed {
             return self.poll_last(now);
         }
-        self.receiver
-            .request_unscheduled(&self.config, &self.rtt, now);
+        if self.receiver.has_turn() {
+            self.receiver
+                .request_unscheduled(&self.config, &self.rtt, now);
+            if self.receiver.narrows(&self.config) {
+                return Some(self.narrow(now));
+            }
+        }
         if self.sender.is_open() && self.receiver.has_request_to_send() {
             if let Some((from, to)) = self.receiver.take_skipped() {
                 self.stats.pkt_tx = self.stats.pkt_tx.wrapping_add(1);
@@ -184,6 +189,16 @@ impl Connection {
             header,
             resend: false,
         }
+    }
+
+    /// Returns an acknowledgement that narrows the sender's window, and leaves the turn to the
+    /// request that is due, if there is one.
+    #[cold]
+    #[inline(never)]
+    fn narrow(&mut self, now: Nanos) -> Transmit {
+        let ack = self.empty(AckKind::Ack, now);
+        self.receiver.keep_turn();
+        ack
     }
 
     /// Returns a retransmission request whose payload lists the requested packets.

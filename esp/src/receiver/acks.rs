@@ -144,6 +144,23 @@ impl Receiver {
         Some(grant)
     }
 
+    /// Returns whether the turn has to narrow the sender's window, because the sender is no longer
+    /// alone. Only an empty acknowledgement can do that. It must be sent before a data packet or a
+    /// request, either of which would use the turn for the wide window.
+    #[inline]
+    pub(in super::super) fn narrows(&self, config: &Config) -> bool {
+        let alone = self.immediate_turn && self.senders <= 1;
+        self.has_turn() && !alone && self.is_open() && self.grants.is_wide(config)
+    }
+
+    /// Takes the turn back for a request, after an acknowledgement that [narrowed](Self::narrows)
+    /// the window. The request is part of the same turn.
+    pub(in super::super) fn keep_turn(&mut self) {
+        if self.request == Request::Hole {
+            self.turn = Turn::Granted;
+        }
+    }
+
     /// Notes that a packet with [`ack_number`](Self::ack_number) was sent.
     #[inline(always)]
     pub(in super::super) fn on_ack_sent(&mut self, kind: AckKind, config: &Config, now: Nanos) {

@@ -11,7 +11,7 @@
 //! * A sender that gets its turns without waiting may need a larger window, or one below the
 //!   configured [`Floor`]: see [`DelayBased`].
 //! * A window above [`MOST_NARROW`] is only for a sender that is alone on a long path. If the sender
-//!   is no longer alone, its window falls to that number at once. Only connections with masks have
+//!   is no longer alone, its window falls to that number with its next turn. Only connections with masks have
 //!   such windows: see [`Connection::use_checksums`](super::super::Connection::use_checksums).
 //! * A loss shows that a queue on the path, of a device or a port, is too small for the window. So
 //!   a loss reduces the window by a quarter, and bounds the next [`LEASE`] windows.
@@ -261,6 +261,13 @@ impl Grants {
         self.own.is_some() && config.is_adaptive()
     }
 
+    /// Returns whether the sender's window is larger than [`adapt`](Self::adapt) gives a sender that
+    /// is not alone.
+    #[inline]
+    pub(super) fn is_wide(&self, config: &Config) -> bool {
+        self.window > MOST_NARROW && self.is_on(config) && self.window > self.floor.of(config)
+    }
+
     /// Sets the number of packets that may follow an announcement.
     #[inline]
     pub(super) fn set_start(&mut self, start: u16) {
@@ -457,7 +464,8 @@ impl Grants {
         if !config.is_adaptive() {
             return;
         }
-        let long = alone && self.delay_based.is_long();
+        // The ACK queue also gives turns at once while several senders fit its budget.
+        let long = alone && senders <= 1 && self.delay_based.is_long();
         let most = if long { LARGEST_GRANT } else { MOST_NARROW };
         let mut most = config.burst_length_max.min(self.largest()).min(most);
         if self.lease > 0 {

@@ -64,6 +64,12 @@ impl Receiver {
         }
     }
 
+    /// Returns whether the connection has a turn that it has not used.
+    #[inline]
+    pub(in super::super) fn has_turn(&self) -> bool {
+        self.turn == Turn::Granted
+    }
+
     /// See [`Connection::set_port`](super::super::Connection::set_port).
     #[inline]
     pub(in super::super) fn set_port(&mut self, senders: u32, link: u32) {
@@ -77,7 +83,7 @@ impl Receiver {
     /// treats the request as an acknowledgement.
     #[inline]
     pub(in super::super) fn request_unscheduled(&mut self, config: &Config, rtt: &Rtt, now: Nanos) {
-        if self.turn != Turn::Granted || self.request != Request::Not || self.keeps() {
+        if !self.has_turn() || self.request != Request::Not || self.keeps() {
             return;
         }
         let Some(start) = self.announced else { return };
