@@ -385,3 +385,21 @@ fn the_window_narrows_before_a_request_uses_the_turn() {
     let asks = |header: &Header| header.has(flags::RRQ) && !header.is_grant();
     assert!(sent[1..].iter().any(asks), "{sent:?}");
 }
+
+#[test]
+fn a_rare_loss_bounds_a_wide_window_for_as_long_as_a_narrow_one() {
+    let mut pair = long_path([(DEFAULT, true); 2]);
+    send(&mut pair, 24_000);
+    assert!(largest(&pair) > 1_600);
+    pair.restart_log();
+    pair.lose(A, 2_000);
+    send(&mut pair, 30_000);
+    let bounded = grants(&pair).last().map(|grant| grant.window);
+    assert!(bounded.is_some_and(|window| window < 1_500), "{bounded:?}");
+    send(&mut pair, 32_000);
+    send(&mut pair, 32_000);
+    pair.restart_log();
+    send(&mut pair, 32_000);
+    assert!(largest(&pair) > 1_600, "{}", largest(&pair));
+    pair.assert_intact();
+}

@@ -53,8 +53,9 @@ const LEAST_TRAIN: u16 = 4;
 /// The time from one packet to the next is measured over this many packets.
 const PACE_PACKETS: u16 = 16;
 
-/// After a window that was too large for the path, this many windows stay smaller. Then larger
-/// windows are tried again, because packets of other connections may have filled the buffers.
+/// After a window that was too large for the path, this many windows stay smaller, counted as
+/// windows of at most [`MOST_NARROW`] packets. Then larger windows are tried again, because packets
+/// of other connections may have filled the buffers.
 const LEASE: u32 = 256;
 
 /// The minimum window, in packets, once losses have shown that the path is shared.
@@ -334,7 +335,7 @@ impl Grants {
         let floor = self.floor.of(config);
         if window > floor {
             self.ceiling = (window / 4 * 3).max(floor);
-            self.lease = LEASE.saturating_mul(window.into());
+            self.lease = LEASE.saturating_mul(window.min(MOST_NARROW).into());
         }
     }
 
