@@ -503,7 +503,9 @@ impl Receiver {
             return Err(DropReason::BadState);
         }
         if self.is_selective() {
-            return self.keep(header, count, room, now);
+            let kept = self.keep(header, count, room, now);
+            *lost = lost.saturating_add(self.count_unnamed(config).into());
+            return kept;
         }
         let distance = self.last_advertised.distance(header.seq);
         let known = self.fitting(count, distance, 0, room, config);

@@ -26,7 +26,8 @@
 //!   receiver then requests all packets from the expected one on: named one set after the other,
 //!   the dropped packets would take a round trip for each set.
 //! * If a window loses more than one packet in [`MAX_LOSS_SHARE`], the window is too large for a
-//!   queue on the path. Fewer losses are transmission errors and leave the window as it is.
+//!   queue on the path. Fewer losses are transmission errors and leave the window as it is. Of a
+//!   window of more than [`MOST`] packets, as many are looked at, because no request names others.
 
 use super::super::bits::{Bits, BYTES, MOST};
 use super::super::config::Config;
@@ -450,6 +451,8 @@ impl Receiver {
             .map_or(usual, |least| least.min(usual));
         self.out_of_order.earliest_answer = now.saturating_add(least / 2);
         self.count_loss(lost, config);
+        // Within a transmission the sender always uses its whole window: the last packet that it
+        // has queued ends the transmission.
         let in_flight = self.expected.distance(self.allowed);
         self.out_of_order.goes_back =
             self.is_long() && self.expected.before(self.allowed) && in_flight > MOST;
@@ -463,13 +466,36 @@ impl Receiver {
         self.out_of_order.goes_back
     }
 
+    /// Counts the packets that were found lost after a request for all packets, which names none.
+    /// Returns how many these are.
+    #[inline]
+    pub(super) fn count_unnamed(&mut self, config: &Config) -> u16 {
+        if self.out_of_order.goes_back {
+            self.count_repeated(config)
+        } else {
+            0
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn count_repeated(&mut self, config: &Config) -> u16 {
+        let lost = self
+            .out_of_order
+            .missing_before(self.out_of_order.lost_below);
+        let lost = lost.without(self.out_of_order.requested);
+        self.out_of_order.requested = self.out_of_order.requested.union(lost);
+        self.count_loss(lost.count(), config);
+        lost.count()
+    }
+
     /// Counts lost packets. If too many are lost, reports a loss to `grants`, so that the window
     /// shrinks.
     fn count_loss(&mut self, packets: u16, config: &Config) {
         if packets == 0 {
             return;
         }
-        let window = self.grants.window(config);
+        let window = self.grants.window(config).min(MOST);
         if self.out_of_order.loss_window.distance(self.expected) > window {
             self.out_of_order.loss_window = self.expected;
             self.out_of_order.lost_in_window = 0;
