@@ -30,9 +30,9 @@
 //!   TXS or TXF. If the receiver has this packet, its answer carries the number that the receiver
 //!   expects next. If the receiver lacks this packet, the retransmission is exactly what it needs.
 //!   The timeout remains in effect until everything that was outstanding is acknowledged. Until
-//!   then, a partial acknowledgement makes the sender go back, like a request, and a partial hold
-//!   makes the sender retransmit the next packet at once. So a row of lost messages costs one
-//!   timeout, not one each.
+//!   then, a partial hold makes the sender retransmit the next packet at once. The first partial
+//!   acknowledgement makes the sender go back, like a request, which ends the timeout. So a row of
+//!   lost messages costs one timeout, not one each.
 //! * Packets that were never sent may be split again at any time, and take new numbers. Packets
 //!   that were sent may be split again only once the receiver has skipped their numbers. From then
 //!   on the receiver rejects these numbers. The receiver's answer reports which of these packets
@@ -507,8 +507,9 @@ impl Sender {
         self.resend_first = self.recover.is_some();
         if opens && self.recover.is_some() {
             // The receiver dropped all packets that arrived after the missing one, so all are sent
-            // again.
+            // again, once: acknowledgements of the packets that leave now show no further loss.
             self.go_back();
+            self.recover = None;
         }
         self.tries = 0;
         if self.is_paused() {
