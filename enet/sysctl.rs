@@ -178,7 +178,8 @@ impl Window {
             && self.initial_ack_burst_length <= self.burst_length
             && (1..=self.burst_length).contains(&self.packets_to_ack)
             && (self.burst_length_max == self.burst_length
-                || (self.burst_length..=MOST_GRANTED).contains(&self.burst_length_max))
+                || (self.burst_length <= esp::MOST_NARROW
+                    && (self.burst_length..=MOST_GRANTED).contains(&self.burst_length_max)))
     }
 }
 
@@ -272,7 +273,9 @@ impl Settings {
     /// Returns whether [`grow_receive_buffer`](Self::grow_receive_buffer) would have an effect.
     pub(crate) fn may_grow_receive_buffer(&self, sock: &RawSock, bytes: u32) -> bool {
         let bytes = bytes.min(Limits::max().receive);
-        self.receive_buffer.load(Relaxed) == 0 && sock.receive_limit() < bytes
+        self.receive_buffer.load(Relaxed) == 0
+            && !sock.has_fixed_receive_limit()
+            && sock.receive_limit() < bytes
     }
 
     /// Sets a number of the window if the resulting numbers are valid together.

@@ -84,6 +84,14 @@ impl RawSock {
         unsafe { ptr::read_volatile(field!(self, sk_rcvbuf)).max(0) as u32 }
     }
 
+    /// Returns whether a user has set the limit of the receive buffer (`SO_RCVBUF`).
+    #[inline]
+    pub(crate) fn has_fixed_receive_limit(&self) -> bool {
+        // SAFETY: The socket is valid. The field is read in a single load, as the core reads it.
+        let fixed = unsafe { ptr::read_volatile(field!(self, sk_userlocks)) };
+        u32::from(fixed) & bindings::SOCK_RCVBUF_LOCK != 0
+    }
+
     /// Returns the limit of the send buffer in bytes (`SO_SNDBUF`).
     #[inline]
     pub(crate) fn send_limit(&self) -> u32 {
