@@ -72,13 +72,15 @@ fn fixed(lab: &Lab) -> Outcome {
     station.reset()
 }
 
-/// Returns the grants that arrived since the last call. Each has a number of unscheduled packets
-/// (packets that may be sent before a window is granted) and a window.
-fn grants(wire: &PacketSocket) -> Result<Vec<[u16; 2]>> {
+/// Returns the grants of the server with the port `server` that arrived since the last call. Each
+/// has a number of unscheduled packets (packets that may be sent before a window is granted) and a
+/// window.
+fn grants(wire: &PacketSocket, server: u16) -> Result<Vec<[u16; 2]>> {
     wire.socket().set_nonblocking(true)?;
     let (mut grants, mut frame) = (Vec::new(), [0; 2048]);
     while let Ok(length) = wire.take(&mut frame) {
-        let header = EspHeader::of_frame(&frame[..length]);
+        // Packets of an earlier connection may be among the frames.
+        let header = EspHeader::of_frame(&frame[..length]).filter(|h| h.source == server);
         grants.extend(header.and_then(|header| header.granted()));
     }
     Ok(grants)
@@ -128,7 +130,7 @@ fn receiver(lab: &Lab) -> Outcome {
     let move_by = |port| {
         let (client, server) = lab.esp_pair(port)?;
         transfer(&client, &server, load)?;
-        grants(&wire)
+        grants(&wire, port)
     };
     let granted = move_by(892)?;
     let last = granted.last().context("no grant")?;
@@ -172,7 +174,7 @@ fn long_way(lab: &Lab) -> Outcome {
         let start = Instant::now();
         transfer(&client, &server, load)?;
         let took = start.elapsed();
-        let windows = grants(&wire)?;
+        let windows = grants(&wire, port)?;
         let most = windows.iter().map(|[_, window]| *window).max();
         let most = most.ok_or_else(|| anyhow::anyhow!("no grant was captured"))?;
         note(&format!("{took:?} with windows up to {most}"));
