@@ -308,7 +308,7 @@ impl AckQueue {
         }
         let verdict = self.update(slot, demand, now);
         if demand.is_turn() {
-            connection.set_port(self.scheduled, self.budget.link);
+            connection.set_port(self.scheduled, self.active() <= 1, self.budget.link);
             if !connection.is_adaptive() {
                 // The budget cannot adapt to fixed windows. So end it, and give no additional
                 // turns.
@@ -750,7 +750,7 @@ impl AckQueue {
         if self.waiting < self.active() {
             self.overdue = self.scheduled.saturating_sub(self.waiting);
             self.epoch = self.epoch.wrapping_add(1);
-            self.budget.in_flight = 0;
+            self.budget.forget();
         }
     }
 

@@ -34,7 +34,7 @@
 
 use super::config::{Config, LARGEST_WINDOW};
 use super::records::LEAST_RECORD;
-use super::wire::MOST_NARROW;
+use super::wire::{MOST_NARROW, MOST_WIDE_START};
 
 /// Number of bytes of the options that [`Options::emit`] returns.
 pub const OPTIONS_LEN: usize = 20;
@@ -353,7 +353,11 @@ impl Options {
             }
             bytes = behind;
         }
-        if options.largest_grant > 0 && wide > MOST_NARROW {
+        // Narrow grants to a sender with a larger `initial_ack_burst_length` may have the bit of
+        // wide ones.
+        let start = options.window.map(|window| window.initial_ack_burst_length);
+        let has_room = start.is_some_and(|start| start <= MOST_WIDE_START.into());
+        if options.largest_grant > 0 && wide > MOST_NARROW && has_room {
             options.largest_grant = wide;
         }
         options

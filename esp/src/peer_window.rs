@@ -42,6 +42,9 @@ pub(super) struct PeerWindow {
     advertised: Option<Window>,
     /// Whether `advertised` was granted.
     granted: bool,
+    /// The largest number of packets behind an announcement that was granted before `advertised`,
+    /// since the last announcement.
+    most_unscheduled: u16,
     /// Twice the largest window ever advertised or granted; 0 if there was none.
     span: u16,
 }
@@ -68,7 +71,9 @@ impl PeerWindow {
     /// Sets the window that the acknowledgement being sent grants.
     #[inline]
     pub(super) fn grant(&mut self, window: Window) {
-        self.advertised = Some(window);
+        let before = self.advertised.replace(window);
+        let before = before.map_or(0, |before| before.initial_ack_burst_length);
+        self.most_unscheduled = self.most_unscheduled.max(before);
         self.granted = true;
         self.widen_span(window.burst_length);
     }
@@ -93,6 +98,12 @@ impl PeerWindow {
             Some(advertised) => advertised.initial_ack_burst_length,
             None => config.initial_ack_burst_length,
         }
+    }
+
+    /// Returns the number of packets that may have followed the announcement that arrives now. It
+    /// may have left before the last grant arrived, so the larger one of the last grants counts.
+    pub(super) fn take_most_unscheduled(&mut self, config: &Config) -> u16 {
+        core::mem::take(&mut self.most_unscheduled).max(self.unscheduled(config))
     }
 
     /// Notes that `packets` data packets were taken, the last one at this distance.
@@ -127,6 +138,9 @@ impl PeerWindow {
     #[inline]
     pub(super) fn packets_to_ack(&self, near: impl FnOnce() -> bool, config: &Config) -> u16 {
         let window = match &self.advertised {
+            Some(advertised) if self.lease > 0 && self.granted => {
+                self.proven.min(advertised.burst_length)
+            }
             _ if self.lease > 0 => self.proven,
             Some(advertised) => advertised.burst_length,
             None => return config.packets_to_ack,
@@ -143,7 +157,7 @@ impl PeerWindow {
     pub(super) fn window(&self, config: &Config) -> u16 {
         match &self.advertised {
             _ if self.lease > 0 && !self.granted => config.window().min(self.proven),
-            _ if self.lease > 0 => self.proven,
+            Some(advertised) if self.lease > 0 => self.proven.min(advertised.burst_length),
             Some(advertised) => advertised.burst_length,
             None => config.window(),
         }

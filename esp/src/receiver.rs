@@ -169,6 +169,8 @@ pub(super) struct Receiver {
     /// Number of the device's connections that had an announced transmission when the turn was
     /// requested.
     senders: u16,
+    /// Whether all others of these connections were overdue then.
+    alone: bool,
     /// The samples for the next [`take_samples`](Self::take_samples).
     samples: Samples,
     /// Whether a transmission has started or ended since the last acknowledgement.
@@ -223,6 +225,7 @@ impl Receiver {
             turn: Turn::Not,
             immediate_turn: false,
             senders: 0,
+            alone: false,
             samples: Samples::default(),
             unreported: false,
             announced: None,

@@ -130,7 +130,11 @@ impl Grant {
     #[inline]
     const fn emit(self) -> u16 {
         if self.window > MOST_NARROW {
-            let start = self.start & MOST_WIDE_START;
+            let start = if self.start > MOST_WIDE_START {
+                MOST_WIDE_START
+            } else {
+                self.start
+            };
             WIDE | ((start as u16) << WIDE_BITS) | (self.window / WIDE_UNIT)
         } else {
             u16::from_be_bytes([self.start, self.window as u8])

@@ -130,6 +130,10 @@ fn a_syn_tells_the_largest_window() {
     }
     // Without option 7, the number in option 10 counts for nothing.
     assert_eq!(Options::parse(&[10, 2, 255, 0]).largest_grant, 0);
+    // A narrow grant to a sender with more unscheduled packets may have the bit of a wide one.
+    let told = |initial| [5, 4, 0, 200, 0, initial, 7, 1, 255, 10, 2, 255, 0];
+    assert_eq!(Options::parse(&told(63)).largest_grant, 2_040);
+    assert_eq!(Options::parse(&told(64)).largest_grant, 255);
 }
 
 #[test]
@@ -137,8 +141,8 @@ fn a_window_holds_the_packets_of_a_long_round_trip() {
     let mut pair = long_path([(DEFAULT, true); 2]);
     send(&mut pair, 24_000);
     let took = send(&mut pair, 20_000);
-    // The announcement takes a round trip.
-    assert!(took < 20_000 * PACKET + 3 * MS, "{took} ns");
+    // The announcement takes a round trip, and the window grows again within four more.
+    assert!(took < 20_000 * PACKET + 8 * MS, "{took} ns");
     assert!(
         (1_669..=1_900).contains(&largest(&pair)),
         "{}",
@@ -174,11 +178,24 @@ fn only_masks_allow_windows_above_255() {
 }
 
 #[test]
-fn a_short_path_has_no_window_above_255() {
-    for spacing in [20, US / 10, US, PACKET] {
-        let mut pair = path(10 * US, spacing, [(DEFAULT, true); 2]);
+fn a_short_path_has_a_window_above_255_only_if_a_round_trip_holds_as_many() {
+    for (latency, spacing, most) in [
+        (10 * US, PACKET, 255),
+        (10 * US, US, 255),
+        // 100 Gbit/s: 160 and 670 packets arrive in a round trip.
+        (10 * US, PACKET / 10, 255),
+        (40 * US, PACKET / 10, 1_000),
+    ] {
+        let mut pair = path(latency, spacing, [(DEFAULT, true); 2]);
         send(&mut pair, 10_000);
-        assert!(largest(&pair) <= 255, "{spacing} ns: {:?}", grants(&pair));
+        for _ in 0..3 {
+            let windows = (largest(&pair), spacing);
+            assert!(windows.0 <= most, "{windows:?}");
+            assert!(most == 255 || windows.0 > 670, "{windows:?}");
+            pair.restart_log();
+            send(&mut pair, 10_000);
+        }
+        assert_eq!(pair.sides[A].conn().stats.pkt_rtx, 0);
         pair.assert_intact();
     }
 }
@@ -347,8 +364,8 @@ fn turn_beside_others(pair: &mut Pair, loses: bool) -> Vec<Header> {
     send(pair, 24_000);
     assert!(largest(pair) > 1_600);
     pair.restart_log();
-    pair.send(A, &bytes(100 * 12_000, 1));
-    pair.run_for(6 * MS);
+    pair.send(A, &bytes(100 * 24_000, 1));
+    pair.run_for(14 * MS);
     pair.sides[B].device.held = true;
     let mut left = u8::from(loses);
     pair.rule(
@@ -455,4 +472,95 @@ fn losses_of_a_wide_window_that_requests_can_name_make_it_smaller() {
     let after = grants(&pair).last().map(|grant| grant.window);
     assert!(after < Some(before / 5 * 4), "{after:?} of {before}");
     pair.assert_intact();
+}
+
+#[test]
+fn a_transmission_begins_with_255_packets_and_soon_has_its_wide_window_again() {
+    let mut pair = long_path([(DEFAULT, true); 2]);
+    send(&mut pair, 24_000);
+    let before = largest(&pair);
+    assert!(before > 1_600);
+    pair.restart_log();
+    let since = pair.now;
+    send(&mut pair, 24_000);
+    let all = grants(&pair);
+    assert_eq!(all[0].window, 255);
+    let grant = |sent: &&Sent| sent.header.grant(true).is_some_and(|g| g.window >= 1_600);
+    let again = pair.log.iter().find(grant).expect("it grows").at - since;
+    // A round trip for the announcement, and one for each doubling.
+    assert!(again < 5 * 2 * MS, "{again} ns");
+    // No grant opens more than twice the packets that have arrived.
+    let steps = all
+        .windows(2)
+        .map(|two| two[1].window.saturating_sub(two[0].window));
+    assert!(steps.max() <= Some(128));
+    pair.assert_intact();
+}
+
+#[test]
+fn a_lost_grant_that_narrows_the_window_is_repeated_while_data_uses_the_turns() {
+    let mut pair = long_path([(DEFAULT, true); 2]);
+    send(&mut pair, 24_000);
+    pair.send(A, &bytes(100 * 24_000, 1));
+    pair.run_for(14 * MS);
+    pair.sides[B].device.held = true;
+    let mut narrow = 0;
+    for _ in 0..3 {
+        pair.run_for(MS / 5);
+        let mut message = bytes(100, 2).into_iter().collect();
+        assert!(pair.sides[B].queue_one(&mut message));
+        pair.restart_log();
+        pair.sides[B].conn().take_turn();
+        pair.transmit(B);
+        let sent = pair.sent_by(B, |_| true);
+        let grant = sent[0].grant(true).map(|grant| grant.window);
+        narrow += usize::from(grant.is_some_and(|window| window <= 255));
+        assert!(sent[1..].iter().any(|header| header.payload() > 0));
+    }
+    assert_eq!(narrow, 3);
+}
+
+#[test]
+fn a_late_wide_window_is_sent_again_once() {
+    for selective in [false, true] {
+        let config = Config {
+            selective,
+            ..DEFAULT
+        };
+        let mut pair = long_path([(config, true); 2]);
+        send(&mut pair, 24_000);
+        pair.restart_log();
+        // The last 1,500 packets and their acknowledgements are late by more than a timeout.
+        pair.rule(
+            |from, n, header| match from == A && n >= 22_500 && header.takes_number() {
+                true if n < 24_000 => Fate::Late(40 * MS),
+                _ => Fate::Pass,
+            },
+        );
+        send(&mut pair, 24_000);
+        let again = pair.sides[A].conn().stats.pkt_rtx;
+        assert!((1..2 * 1_500).contains(&again), "{selective}: {again}");
+        pair.assert_intact();
+    }
+}
+
+#[test]
+fn a_sender_takes_no_larger_window_than_it_told() {
+    let told = Config {
+        burst_length_max: 1_000,
+        ..DEFAULT
+    };
+    let mut pair = long_path([(told, true), (DEFAULT, true)]);
+    pair.sides[A].config = DEFAULT;
+    pair.sides[A].conn().set_config(DEFAULT);
+    let header = Header {
+        src: PORTS[B],
+        dst: PORTS[A],
+        len: 0x8000 | 42 << 9 | 500,
+        seq: Seq(65_501),
+        ack: Seq(65_531),
+        flags: GRANT,
+    };
+    let _ = pair.receive(A, &header, &[]);
+    assert_eq!(pair.sides[A].conn().window(), 1_000);
 }

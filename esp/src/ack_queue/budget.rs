@@ -22,9 +22,13 @@
 //! * A port's buffer is limited. So the budget stays below a ceiling, which a loss lowers to three
 //!   quarters of the packets in flight. The ceiling rises again while the port idles, but slowly
 //!   for the first [`LEASE`] spans.
+//! * On a long path, the packets of a round trip are on their way and not in the port's buffer. So
+//!   the ceiling is at least their number. To keep them from arriving together, the budget is no
+//!   more than the buffer holds at first, and grows by one packet at most for each one that arrives.
 //!
 //! The budget counts packets, because turns do. Rates count bytes, because many packets are small.
 
+use super::super::config::LARGEST_GRANT;
 use super::super::timers::{Nanos, MICROSECOND, MILLISECOND};
 
 /// A span lasts at least this time, in nanoseconds, and until the bytes of [`LEAST_COUNT`] full
@@ -56,6 +60,9 @@ const FEWEST: u32 = 16;
 
 /// Upper bound for the size of a port's buffer, in bytes.
 const LARGEST: u64 = 1_200_000;
+
+/// Upper bound for the number of packets of a round trip: two of the largest windows.
+const MOST_ON_PATH: u32 = 2 * LARGEST_GRANT as u32;
 
 /// After a loss, the budget's ceiling rises slowly for this many spans.
 const LEASE: u16 = 256;
@@ -146,7 +153,9 @@ pub(in super::super) fn least_time(bytes: u32, rate: u32) -> Nanos {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Budget {
     /// Number of packets that were granted and have not arrived.
-    pub(super) in_flight: u32,
+    in_flight: u32,
+    /// Twice the bound on `in_flight` that keeps the packets of a long path from arriving together.
+    open: u32,
     /// The budget: additional turns are given while fewer packets than this are in flight.
     limit: u32,
     ceiling: u32,
@@ -157,6 +166,9 @@ pub(super) struct Budget {
     full_spans: u8,
     /// The shortest recent round trip of any connection.
     round_trip: Nanos,
+    /// The shortest round trip since a transmission began while there was no other one. A longer
+    /// one may include packets that stand in the port.
+    path: Nanos,
     /// The port's rate, in bytes per 2^16 ns.
     rate: u32,
     /// The link's rate, in bytes per 2^16 ns; 0 if unknown. It is an upper bound of the port's
@@ -181,12 +193,14 @@ impl Default for Budget {
     fn default() -> Self {
         Self {
             in_flight: 0,
+            open: 0,
             limit: 0,
             ceiling: FIRST_CEILING,
             lease: 0,
             announcements: 0,
             full_spans: 0,
             round_trip: 0,
+            path: 0,
             rate: 0,
             link: 0,
             packet: SHORTEST,
@@ -212,7 +226,8 @@ impl Budget {
     /// Returns whether an additional turn may be given before the current ones end.
     #[inline]
     pub(super) fn has_room(&self) -> bool {
-        self.in_flight < self.limit.max(self.least()).min(self.most())
+        let open = self.open.max(self.usual_ceiling());
+        self.in_flight < self.limit.max(self.least()).min(self.most()).min(open)
             && self.arrive_in(SLOW) >= FEWEST
     }
 
@@ -226,11 +241,27 @@ impl Budget {
         buffer.saturating_sub(self.announcements)
     }
 
-    /// Returns the ceiling to which the budget returns while the port is fully used. A port's
-    /// buffer holds twice as many packets.
+    /// Returns the budget that a port's buffer allows. The buffer holds twice as many packets.
     #[inline]
     fn usual_ceiling(&self) -> u32 {
         self.arrive_in(FAST).max(FIRST_CEILING)
+    }
+
+    /// Returns the number of packets that arrive in a round trip, of at most [`SLOW`].
+    fn path(&self) -> u32 {
+        let time = self.path.min(SLOW);
+        let mut bytes = Nanos::from(self.rate).saturating_mul(time) >> RATE_SHIFT;
+        if self.link == 0 {
+            // Packets that the card has coalesced seem to arrive faster than they do.
+            bytes = bytes.min(LARGEST);
+        }
+        let packets = bytes.checked_div(self.packet.into()).unwrap_or(0);
+        u32::try_from(packets).map_or(MOST_ON_PATH, |packets| packets.min(MOST_ON_PATH))
+    }
+
+    /// Returns the ceiling to which the budget returns while the port is fully used.
+    fn least_ceiling(&self) -> u32 {
+        self.usual_ceiling().max(self.path())
     }
 
     /// Notes that all transmissions have ended. The next ones may begin together, with an
@@ -238,6 +269,7 @@ impl Budget {
     /// span begins, at the end of which they have left the port.
     pub(super) fn rest(&mut self, connections: u32) {
         self.announcements = connections / SHORTS;
+        self.path = 0;
         self.begin_span();
     }
 
@@ -252,6 +284,17 @@ impl Budget {
     pub(super) fn change(&mut self, before: u16, after: u16) {
         let others = self.in_flight.saturating_sub(before.into());
         self.in_flight = others.saturating_add(after.into());
+        if after < before {
+            let most = self.in_flight.saturating_add(self.usual_ceiling());
+            let arrived = before.saturating_sub(after).div_ceil(2);
+            self.open = self.open.saturating_add(arrived.into()).min(most);
+        }
+    }
+
+    /// Notes that no packets are expected to be in flight any more.
+    pub(super) fn forget(&mut self) {
+        self.in_flight = 0;
+        self.open = 0;
     }
 
     /// Takes a connection's samples. `waits` is set while any connection waits for its turn.
@@ -274,6 +317,10 @@ impl Budget {
             self.round_trip = match self.round_trip {
                 0 => least,
                 known => least.min(known.saturating_add(known / 64)),
+            };
+            self.path = match self.path {
+                0 => least,
+                known => least.min(known),
             };
             self.delay = Some(self.delay.map_or(delay, |least| least.min(delay)));
         }
@@ -325,7 +372,7 @@ impl Budget {
         }
         let empty = self.delay.is_some_and(|delay| delay <= self.takes(2));
         if rate >= self.rate / 16 * 15 && !empty {
-            if self.ceiling > self.usual_ceiling() {
+            if self.ceiling > self.least_ceiling() {
                 self.ceiling = self.ceiling.saturating_sub(1);
             }
             let queued = self.delay.is_some_and(|delay| delay > self.takes(QUEUED));
@@ -351,10 +398,14 @@ impl Budget {
         };
         let wanted = self.limit.saturating_add(more);
         if wanted > self.ceiling {
-            let more = if self.lease > 0 { 0 } else { self.ceiling / 64 };
+            let more = match self.lease {
+                0 if self.ceiling < self.least_ceiling() => self.ceiling / 8,
+                0 => self.ceiling / 64,
+                _ => 0,
+            };
             self.ceiling = self.ceiling.saturating_add(more.max(1));
         }
-        self.ceiling = self.ceiling.min(self.arrive_in(SLOW));
+        self.ceiling = self.ceiling.min(self.arrive_in(SLOW).max(self.path()));
         self.limit = wanted.min(self.ceiling);
     }
 

@@ -70,12 +70,12 @@ impl Connection {
         self.receiver.take_turn(true);
     }
 
-    /// Sets `senders` and `link`. `senders` is the number of the device's connections with an
-    /// announced transmission, this connection included. `link` is the rate of the device's link in
-    /// bytes per 2^16 ns, 0 if unknown.
+    /// Sets `senders`, `alone` and `link`. `senders` is the number of the device's connections with an
+    /// announced transmission, this connection included. `alone` is set if all others of them are
+    /// overdue. `link` is the rate of the device's link in bytes per 2^16 ns, 0 if unknown.
     #[inline]
-    pub(in super::super) fn set_port(&mut self, senders: u32, link: u32) {
-        self.receiver.set_port(senders, link);
+    pub(in super::super) fn set_port(&mut self, senders: u32, alone: bool, link: u32) {
+        self.receiver.set_port(senders, alone, link);
     }
 
     /// Returns whether windows adapt to arriving packets.

@@ -34,7 +34,7 @@ impl Receiver {
             }
         } else if starts {
             self.forget_samples(measured);
-            self.begin(header);
+            self.begin(header, config);
         }
         self.unreported |= starts || ends;
         // If packets after the end of this transmission are missing (`out_of_order`), the
@@ -54,12 +54,19 @@ impl Receiver {
 
     /// Handles the first packet of a transmission that has more packets.
     #[inline(never)]
-    fn begin(&mut self, header: &Header) {
+    fn begin(&mut self, header: &Header, config: &Config) {
         self.before_ack = 0;
         self.incoming = Incoming::Transmission;
         self.announced = Some(header.seq);
         self.short_announcement = self.grants.are_short() && usize::from(header.len) <= SHORT;
-        self.allowed = self.last_advertised;
+        // The next grant may change the number of packets that follow announcements. It comes too
+        // late for this one.
+        let packets = if self.short_announcement {
+            0
+        } else {
+            self.peer.take_most_unscheduled(config)
+        };
+        self.allowed = header.seq.add(packets).add(1);
     }
 
     /// Returns the number of packets that make an acknowledgement due.
@@ -129,8 +136,10 @@ impl Receiver {
         }
         if self.turn == Turn::Granted {
             self.grants.adapt(
+                self.since_ack,
                 self.announced.is_some(),
                 self.immediate_turn,
+                self.alone,
                 self.senders,
                 config,
             );
@@ -145,12 +154,21 @@ impl Receiver {
     }
 
     /// Returns whether the turn has to narrow the sender's window, because the sender is no longer
-    /// alone. Only an empty acknowledgement can do that. It must be sent before a data packet or a
-    /// request, either of which would use the turn for the wide window.
+    /// alone, or because the parameters became fixed. Only an empty acknowledgement can do that. It
+    /// must be sent before a data packet or a request, either of which would use the turn for the
+    /// wide window. It may be lost, so each turn repeats it until all packets of the wide window
+    /// have arrived.
     #[inline]
     pub(in super::super) fn narrows(&self, config: &Config) -> bool {
-        let alone = self.immediate_turn && self.senders <= 1;
-        self.has_turn() && !alone && self.is_open() && self.grants.is_wide(config)
+        if !self.has_turn() || !self.is_open() {
+            return false;
+        }
+        let alone = self.immediate_turn && self.alone && config.is_adaptive();
+        if self.grants.is_wide(config) {
+            !alone
+        } else {
+            self.last_advertised != self.expected && self.grants.is_narrow() && self.expects_wide()
+        }
     }
 
     /// Takes the turn back for a request, after an acknowledgement that [narrowed](Self::narrows)
@@ -178,7 +196,7 @@ impl Receiver {
         self.answer = false;
         self.unreported = false;
         self.last_progress = now;
-        self.time(kind, config, now);
+        self.time(kind, now);
         self.last_advertised = self.expected;
         self.announced = None;
         if self.is_receiving() {

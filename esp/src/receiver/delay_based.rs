@@ -13,6 +13,9 @@
 //! * The target for this time is the larger one of [`QUEUE`] and one and a half times the least
 //!   measured time. The window is multiplied by the ratio of target and measured time. In addition
 //!   it grows by one packet, so that streams on the same link get equal parts.
+//! * A window above [`MOST_NARROW`] has proved to fit the path. If the sender's window had to fall to
+//!   that number, because a transmission began or other connections needed turns, it grows by one
+//!   packet for each one that arrives, until it has its last size again or packets queue.
 //! * The least time is forgotten after [`MEMORY`], since paths change.
 
 use super::super::timers::{Nanos, MICROSECOND, SECOND};
@@ -54,6 +57,8 @@ pub(super) struct DelayBased {
     since: Nanos,
     /// The measurement of the last turn, until [`wanted`](Self::wanted) takes it.
     last_turn: Option<LastTurn>,
+    /// The window to which the present one grows again; 0 if there is none.
+    known: u16,
     /// Whether the next window is halved, to drain queues and measure the bare path.
     drains: bool,
     /// The time from the last turn to its first packet.
@@ -112,6 +117,43 @@ impl DelayBased {
         self.time
     }
 
+    /// Notes a window that the sender had, before it falls.
+    #[inline]
+    pub(super) fn note_known(&mut self, window: u16) {
+        if window > MOST_NARROW {
+            self.known = self.known.max(window);
+        }
+    }
+
+    /// Forgets the window that [`note_known`](Self::note_known) has noted, because packets were
+    /// lost.
+    #[inline]
+    pub(super) fn forget_known(&mut self) {
+        self.known = 0;
+    }
+
+    /// Returns the next window, if it grows again to one that the sender had before. `arrived` is
+    /// the number of packets since the last turn.
+    pub(super) fn regrown(&mut self, window: u16, arrived: u16) -> Option<u16> {
+        if window >= self.known {
+            self.known = 0;
+            return None;
+        }
+        let time = self.last_turn.map_or(0, |turn| turn.time);
+        if time > self.most_unqueued() {
+            self.known = 0;
+            return None;
+        }
+        self.last_turn = None;
+        Some(window.saturating_add(arrived).min(self.known))
+    }
+
+    /// Returns the longest time from a turn to its first packet that shows no queue.
+    fn most_unqueued(&self) -> Nanos {
+        let least = self.least().unwrap_or(0);
+        least.saturating_add(least / 16)
+    }
+
     /// Returns the window that the last measurement asks for; `None` if there is no new
     /// measurement. `most` is the largest window.
     pub(super) fn wanted(&mut self, window: u16, most: u16) -> Option<u16> {
@@ -130,7 +172,7 @@ impl DelayBased {
         // The packets that are in flight without a queue.
         let bare = used.saturating_mul(least).checked_div(time)?;
         let queued = used.saturating_sub(bare);
-        let wanted = if time <= least.saturating_add(least / 16) && queued <= MOST_QUEUED / 4 {
+        let wanted = if time <= self.most_unqueued() && queued <= MOST_QUEUED / 4 {
             used.saturating_add(used.min(MOST_GROWTH))
         } else {
             let wanted = used.saturating_mul(self.target()).checked_div(time)?;

@@ -2,17 +2,19 @@
 
 //! The windows that a receiver grants. Choices beyond Reinhardt 2006 and Treydte 2007:
 //!
-//! * A window holds the packets that arrive in [`SPAN`]. This time covers a round trip and the
-//!   reaction of both hosts. The window's packets fit the buffer of a slow port. The rate at which
-//!   packets arrive is measured on the packets of the last turn, from the first arrival to the
-//!   last. So the result is the line's rate even if the turns of many senders alternate. Several
-//!   senders share [`SPAN`], so that their turns fit the [budget](super::super::ack_queue). From
-//!   one turn to the next, a window at most doubles or halves.
+//! * A window holds the packets that arrive in [`SPAN`], or in two round trips if these are longer.
+//!   This time covers a round trip and the reaction of both hosts. The window's packets fit the
+//!   buffer of a slow port. The rate at which packets arrive is measured on the packets of the last
+//!   turn, from the first arrival to the last. So the result is the line's rate even if the turns of
+//!   many senders alternate. Several senders share this time, so that their turns fit the
+//!   [budget](super::super::ack_queue). From one turn to the next, a window at most doubles or
+//!   halves.
 //! * A sender that gets its turns without waiting may need a larger window, or one below the
 //!   configured [`Floor`]: see [`DelayBased`].
-//! * A window above [`MOST_NARROW`] is only for a sender that is alone on a long path. If the sender
-//!   is no longer alone, its window falls to that number with its next turn. Only connections with masks have
-//!   such windows: see [`Connection::use_checksums`](super::super::Connection::use_checksums).
+//! * A window above [`MOST_NARROW`] is only for a sender that is alone, or beside silent ones, if a
+//!   round trip holds as many packets. If the sender is no longer alone, its window falls to that
+//!   number with its next turn. Only connections with masks have such windows: see
+//!   [`Connection::use_checksums`](super::super::Connection::use_checksums).
 //! * A loss shows that a queue on the path, of a device or a port, is too small for the window. So
 //!   a loss reduces the window by a quarter, and bounds the next [`LEASE`] windows.
 //! * The ACK queue of the device decides how many packets may follow an announcement. These packets
@@ -25,7 +27,7 @@
 //!   are repeated in the same way. Otherwise the sender would keep its last window for ever.
 
 use super::super::ack_queue::{least_time, on_wire, RateSample};
-use super::super::config::{Config, LARGEST_GRANT, LARGEST_WINDOW};
+use super::super::config::{Config, LARGEST_WINDOW};
 use super::super::options::{Options, Window};
 use super::super::outcome::Room;
 use super::super::timers::{Nanos, MICROSECOND};
@@ -202,8 +204,10 @@ pub(super) struct Grants {
     /// Whether a grant has ever differed from the sender's own parameters. If so, each empty
     /// acknowledgement that opens a window repeats the grant.
     repeats: bool,
-    /// The packets since the last turn.
+    /// The packets since the last turn, or since the sender had stopped.
     train: Option<Train>,
+    /// Whether packets since the last turn are not in `train`.
+    trimmed: bool,
     delay_based: DelayBased,
     /// The minimum window.
     floor: Floor,
@@ -266,7 +270,13 @@ impl Grants {
     /// is not alone.
     #[inline]
     pub(super) fn is_wide(&self, config: &Config) -> bool {
-        self.window > MOST_NARROW && self.is_on(config) && self.window > self.floor.of(config)
+        self.window > MOST_NARROW && self.own.is_some() && self.window > self.floor.of(config)
+    }
+
+    /// Returns whether the last grant was of at most [`MOST_NARROW`] packets, and is repeated.
+    #[inline]
+    pub(super) fn is_narrow(&self) -> bool {
+        self.own.is_some() && self.repeats && self.window <= MOST_NARROW
     }
 
     /// Sets the number of packets that may follow an announcement.
@@ -329,6 +339,7 @@ impl Grants {
     /// smaller than the window. Sender and receiver keep the present window until the next grant.
     pub(super) fn on_loss(&mut self, config: &Config) {
         let window = self.window(config);
+        self.delay_based.forget_known();
         if self.shared {
             self.floor.lower();
         }
@@ -345,6 +356,9 @@ impl Grants {
     pub(super) fn note_time(&mut self, window: u16, time: Nanos, now: Nanos) {
         self.pace_sample = PaceSample::default();
         self.delay_based.note(window, time, now);
+        // The sender may have stopped before this packet. Such a gap would make the rate too low.
+        self.train = None;
+        self.trimmed = true;
     }
 
     /// Returns the least time from a turn to its first packet.
@@ -452,13 +466,22 @@ impl Grants {
         self.repeats.then_some((grant, window))
     }
 
-    /// When a turn comes, adapts the window to the measurements of the previous turn. `alone` is
-    /// set if no other connection wanted a turn. If the packets were `unscheduled`, they show no
-    /// rate, because packets of other connections arrived between them.
+    /// When a turn comes, adapts the window to the measurements of the previous turn. `at_once` is
+    /// set if no other connection wanted a turn, and `alone` if none had an announced transmission.
+    /// If the packets were `unscheduled`, they show no rate, because packets of other connections
+    /// arrived between them. `arrived` is the number of packets since the last turn.
     #[inline]
-    pub(super) fn adapt(&mut self, unscheduled: bool, alone: bool, senders: u16, config: &Config) {
+    pub(super) fn adapt(
+        &mut self,
+        arrived: u16,
+        unscheduled: bool,
+        at_once: bool,
+        alone: bool,
+        senders: u16,
+        config: &Config,
+    ) {
         let train = self.train.take();
-        self.delay_based.pressed &= alone;
+        let trimmed = core::mem::take(&mut self.trimmed);
         let window = self.window(config);
         self.loss_memory = self.loss_memory.saturating_sub(1);
         self.near = self.loss_memory == 0 && self.delay_based.is_near(SPAN / 3);
@@ -466,24 +489,26 @@ impl Grants {
             return;
         }
         // The ACK queue also gives turns at once while several senders fit its budget.
-        let long = alone && senders <= 1 && self.delay_based.is_long();
-        let most = if long { LARGEST_GRANT } else { MOST_NARROW };
-        let mut most = config.burst_length_max.min(self.largest()).min(most);
-        if self.lease > 0 {
-            let came = train.map_or(0, |train| train.head.saturating_add(train.packets));
-            self.lease = self.lease.saturating_sub(came.into());
-            most = most.min(self.ceiling);
-        }
+        let wide = at_once && alone && !unscheduled;
+        let most = self.most(wide, window, arrived, config);
+        self.delay_based.pressed &= at_once && window >= most;
         let by_rate = train
             .filter(|_| !unscheduled)
-            .and_then(|train| self.by_rate(train, senders, window));
-        let by_time = if alone {
+            .and_then(|train| self.by_rate(train, trimmed, senders, window));
+        let regrown = if most > MOST_NARROW {
+            self.delay_based.regrown(window, arrived)
+        } else {
+            None
+        };
+        let by_time = if regrown.is_some() {
+            regrown
+        } else if at_once {
             self.delay_based.wanted(window, most)
         } else {
             None
         };
-        if by_time.is_some() || !alone {
-            self.shared_turns = if alone && self.is_behind_others(window) {
+        if by_time.is_some() || !at_once {
+            self.shared_turns = if at_once && self.is_behind_others(window) {
                 let between = train.is_some_and(|train| self.has_others_between(train));
                 self.shared_turns.saturating_add(between.into())
             } else {
@@ -502,7 +527,9 @@ impl Grants {
             // While even the largest window is too small, the sender pauses within a turn's
             // packets, so the measured rate is too low.
             _ if self.shared || self.delay_based.pressed => by_time.unwrap_or(window),
-            Some(rate) if long => rate.max(by_time.unwrap_or(window)),
+            Some(rate) if at_once && self.delay_based.is_long() => {
+                rate.max(by_time.unwrap_or(window))
+            }
             Some(rate) => rate,
             None => by_time.unwrap_or(0).max(window),
         };
@@ -515,6 +542,24 @@ impl Grants {
         let fit = self.half.checked_div(self.packet).unwrap_or(u32::MAX);
         let fit = u16::try_from(fit).unwrap_or(u16::MAX);
         self.window = Grant::rounded(self.wanted.min(fit).max(floor));
+    }
+
+    /// Returns the largest window for the next turn. `wide` is set if it may be above
+    /// [`MOST_NARROW`]: the first window of a transmission leaves the sender at once, so it may not.
+    /// `arrived` is the number of packets since the last turn, which had `window`.
+    fn most(&mut self, wide: bool, window: u16, arrived: u16, config: &Config) -> u16 {
+        let mut most = config.burst_length_max.min(self.largest());
+        if !wide {
+            let bound = if self.lease > 0 { self.ceiling } else { window };
+            self.delay_based.note_known(window.min(bound));
+            most = most.min(MOST_NARROW);
+        }
+        if self.lease > 0 {
+            self.lease = self.lease.saturating_sub(arrived.into());
+            most = most.min(self.ceiling);
+        }
+        // No window exceeds this, because each one is rounded.
+        Grant::rounded(most)
     }
 
     /// Returns whether the first packet of the last turn arrived later than the packets of its own
@@ -557,12 +602,12 @@ impl Grants {
 
     /// Returns the window for the rate of this train of packets: as many packets as arrive in
     /// [`SPAN`]. Returns `None` if the train does not show a rate.
-    fn by_rate(&mut self, train: Train, senders: u16, window: u16) -> Option<u16> {
+    fn by_rate(&mut self, train: Train, trimmed: bool, senders: u16, window: u16) -> Option<u16> {
         let elapsed = train.last.saturating_sub(train.first);
         if elapsed == 0 {
             // All packets arrived at the same time, so their rate cannot be measured. If they are
             // at least half a window, the rate is so high that the largest window is needed.
-            let tells = train.head >= window / 2;
+            let tells = train.head >= window / 2 && !trimmed;
             return tells.then_some(MOST_NARROW);
         }
         if train.packets < LEAST_TRAIN {
@@ -577,7 +622,15 @@ impl Grants {
         let handover = arrive(HANDOVER.max(self.delay_based.target())).saturating_add(STORED);
         let before = self.handover.unwrap_or(window).saturating_sub(1);
         self.handover = Some(handover.max(before));
-        let packets = arrive(LEAST_SPAN.max(SPAN / Nanos::from(senders.max(1))));
-        Some(packets.min(MOST_NARROW))
+        let least = self.delay_based.least().unwrap_or(0);
+        let span = SPAN.max(least.saturating_mul(2));
+        let packets = arrive(LEAST_SPAN.max(span / Nanos::from(senders.max(1))));
+        let wide = if self.delay_based.is_long() {
+            // There, the time from a turn to its first packet decides on larger windows.
+            MOST_NARROW
+        } else {
+            arrive(least.saturating_add(least / 2)).max(MOST_NARROW)
+        };
+        Some(packets.min(wide))
     }
 }

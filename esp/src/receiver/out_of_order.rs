@@ -451,8 +451,8 @@ impl Receiver {
             .map_or(usual, |least| least.min(usual));
         self.out_of_order.earliest_answer = now.saturating_add(least / 2);
         self.count_loss(lost, config);
-        // Within a transmission the sender always uses its whole window: the last packet that it
-        // has queued ends the transmission.
+        // Within a transmission the sender mostly uses its whole window, because the last packet
+        // that it has queued ends the transmission.
         let in_flight = self.expected.distance(self.allowed);
         self.out_of_order.goes_back =
             self.is_long() && self.expected.before(self.allowed) && in_flight > MOST;

@@ -157,7 +157,7 @@ impl Receiver {
     /// the first packet that it allows. Only acknowledgements that get a turn, and requests that
     /// name the expected packet, are measured.
     #[inline]
-    pub(super) fn time(&mut self, kind: AckKind, config: &Config, now: Nanos) {
+    pub(super) fn time(&mut self, kind: AckKind, now: Nanos) {
         if kind == AckKind::Request && self.names_expected() {
             self.timed = Some(Timed {
                 seq: self.expected,
@@ -166,15 +166,13 @@ impl Receiver {
                 window: 0,
             });
         } else if self.timed.is_none() && self.turn == Turn::Granted {
-            let (seq, window) = match self.announced {
-                Some(start) => (self.unscheduled_end(start, config), 0),
-                None if self.immediate_turn => {
-                    (self.allowed, self.last_advertised.distance(self.allowed))
-                }
-                None => (self.allowed, 0),
+            let window = if self.announced.is_none() && self.immediate_turn {
+                self.last_advertised.distance(self.allowed)
+            } else {
+                0
             };
             self.timed = Some(Timed {
-                seq,
+                seq: self.allowed,
                 sent_at: now,
                 probed: now,
                 window,

@@ -8,6 +8,7 @@ use super::super::config::Config;
 use super::super::rtt::Rtt;
 use super::super::seq::Seq;
 use super::super::timers::Nanos;
+use super::super::wire::MOST_NARROW;
 use super::{Due, Receiver, Request, Turn, LONG};
 
 impl Receiver {
@@ -72,8 +73,9 @@ impl Receiver {
 
     /// See [`Connection::set_port`](super::super::Connection::set_port).
     #[inline]
-    pub(in super::super) fn set_port(&mut self, senders: u32, link: u32) {
+    pub(in super::super) fn set_port(&mut self, senders: u32, alone: bool, link: u32) {
         self.senders = u16::try_from(senders).unwrap_or(u16::MAX);
+        self.alone = alone;
         self.grants.set_link(link);
     }
 
@@ -156,7 +158,10 @@ impl Receiver {
             // share of the port's buffer.
             return Some(0);
         }
-        let end = self.last_advertised.add(self.peer.window(config));
+        let mut end = self.last_advertised.add(self.peer.window(config));
+        if self.expects_wide() && end.before(self.allowed) {
+            end = self.allowed;
+        }
         Some(if self.expected.before(end) {
             self.expected
                 .distance(end)
@@ -164,6 +169,13 @@ impl Receiver {
         } else {
             0
         })
+    }
+
+    /// Returns whether packets of a wide window may still be on their way: the sender was allowed
+    /// more than [`MOST_NARROW`] of the packets that are expected.
+    #[inline]
+    pub(super) fn expects_wide(&self) -> bool {
+        self.expected.before(self.allowed) && self.expected.distance(self.allowed) > MOST_NARROW
     }
 
     /// See [`Connection::next_window`](super::super::Connection::next_window).

@@ -69,7 +69,10 @@ impl Granted {
     #[inline]
     pub(super) fn window(&self, config: &Config) -> u16 {
         if self.grant.window > 0 && config.is_adaptive() {
-            self.grant.window.min(config.burst_length_max)
+            self.grant
+                .window
+                .min(config.burst_length_max)
+                .min(self.advertised.max(MOST_NARROW))
         } else {
             config.window()
         }

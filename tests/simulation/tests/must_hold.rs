@@ -290,10 +290,11 @@ fn what_the_port_drops_is_sent_again_once_and_little_else() {
 fn random_loss_costs_time_and_no_byte() {
     for senders in [1, 8] {
         let mut setup = gigabit(senders);
+        let lossless = measure(setup.clone(), 256 << 10, 5);
         setup.loss = 0.01;
         let summary = measure(setup, 256 << 10, 5);
         assert!(summary.counts.lost > 0 && summary.counts.retransmissions > 0);
-        assert!(summary.goodput < 0.95);
+        assert!(summary.worst_goodput < lossless.worst_goodput);
     }
 }
 
@@ -444,5 +445,42 @@ fn a_rack_keeps_what_holds() {
         let line = lines.iter().find(|line| line.name() == name);
         let line = line.unwrap_or_else(|| panic!("no case '{name}'"));
         assert!(line.holds(), "{line:?}");
+    }
+}
+
+/// At 10 Gbit/s a round trip of 2 ms holds 1,650 packets, and windows of 255 carry 0.15 of the rate.
+#[test]
+fn a_silent_sender_leaves_another_one_its_window_on_a_long_way() {
+    let mut setup = setup(2, 10 * GIGABIT, 512 << 10, (21, 10, 1));
+    setup.processing = 1_000_000;
+    let mut simulation = Simulation::new(setup);
+    simulation.silence(0, 1);
+    let rounds = rounds::run(&mut simulation, &workload(40 << 20, 1), |sender| sender > 0);
+    assert!(rounds.iter().all(|round| round.complete));
+    let ms = rounds[0].duration / 1_000_000;
+    assert!(ms < 250, "{ms} ms");
+}
+
+/// All parameters have their defaults. The packets of a round trip are as many as a port's buffer
+/// holds, or more.
+#[test]
+fn two_senders_and_more_fill_a_longer_way() {
+    for (gigabits, buffer, round_trip, [two, sixteen]) in [
+        (10, 128 << 10, 50_000, [0.80, 0.94]),
+        (10, 128 << 10, 100_000, [0.80, 0.94]),
+        (25, 512 << 10, 50_000, [0.75, 0.93]),
+        (25, 512 << 10, 100_000, [0.75, 0.90]),
+        (100, 2 << 20, 50_000, [0.65, 0.82]),
+        (100, 2 << 20, 100_000, [0.38, 0.70]),
+    ] {
+        for (senders, least) in [(2, two), (16, sixteen)] {
+            let mut setup = setup(senders, gigabits * GIGABIT, buffer, (21, 10, 1));
+            setup.esp = Parameters::default();
+            setup.processing = round_trip / 2;
+            let summary = measure(setup, (40 << 20) / senders as u64, 3);
+            let what = format!("{gigabits} Gbit/s, {round_trip} ns, N = {senders}: {summary:?}");
+            assert_eq!(summary.counts.drops, 0, "{what}");
+            assert!(summary.worst_goodput >= least, "{what}");
+        }
     }
 }
