@@ -49,7 +49,7 @@
 
 use super::connection::Connection;
 use super::timers::{Nanos, MILLISECOND};
-pub(super) use budget::{least_time, on_wire, Arrivals, RateSample, RoundTrip, Samples};
+pub(super) use budget::{least_time, on_wire, Arrivals, Port, RateSample, RoundTrip, Samples};
 use budget::{link_rate, Budget};
 use hosts::Hosts;
 pub use next_turn::NextTurn;
@@ -308,7 +308,9 @@ impl AckQueue {
         }
         let verdict = self.update(slot, demand, now);
         if demand.is_turn() {
-            connection.set_port(self.scheduled, self.active() <= 1, self.budget.link);
+            let alone = self.active() <= 1;
+            let port = self.budget.port(if alone { 1 } else { self.scheduled });
+            connection.set_port(self.scheduled, alone, port);
             if !connection.is_adaptive() {
                 // The budget cannot adapt to fixed windows. So end it, and give no additional
                 // turns.

@@ -26,6 +26,11 @@
 //!   the ceiling is at least their number. To keep them from arriving together, the budget is no
 //!   more than the buffer holds at first, and grows by one packet at most for each one that arrives.
 //!
+//! If the port idles although packets of more than two round trips are in flight, the senders are
+//! busy with other receivers. Then many small windows use the port better than a few large ones,
+//! because each sender has packets for several receivers at a time. So once the budget exceeds two
+//! round trips by half, windows are [parts](Port::most) of it.
+//!
 //! The budget counts packets, because turns do. Rates count bytes, because many packets are small.
 
 use super::super::config::LARGEST_GRANT;
@@ -75,6 +80,13 @@ const FULL_SPANS: u8 = 16;
 /// as it is.
 const QUEUED: u32 = 32;
 
+/// The window of one of several senders has at least the packets that arrive in this time at the
+/// port's rate: 48 packets at 100 Gbit/s.
+const LEAST_PART: Nanos = 6 * MICROSECOND;
+
+/// A part of the budget is never smaller than this, because each turn costs an acknowledgement.
+const SMALLEST_PART: u32 = 8;
+
 /// Number of short announcements that take the room of one full packet in a port's buffer.
 const SHORTS: u32 = 25;
 
@@ -113,6 +125,20 @@ pub(in super::super) struct RoundTrip {
     pub(in super::super) last: Nanos,
     /// The least time from any turn of the connection to the turn's first packet.
     pub(in super::super) least: Nanos,
+}
+
+/// The bounds that the port sets to a sender's window. The bounds are 0 and `None` if the sender is
+/// the only one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(in super::super) struct Port {
+    /// The link's rate, in bytes per 2^16 ns; 0 if unknown. It is an upper bound of all other
+    /// rates.
+    pub(in super::super) link: u32,
+    /// The minimum window by the port's rate. The sender's own packets seem to arrive more slowly
+    /// than that while packets of other senders arrive between them.
+    pub(in super::super) least: u16,
+    /// The maximum window, once the budget has grown. It may be smaller than the configured window.
+    pub(in super::super) most: Option<u16>,
 }
 
 /// A connection's measurements since the queue last took them.
@@ -229,6 +255,34 @@ impl Budget {
         let open = self.open.max(self.usual_ceiling());
         self.in_flight < self.limit.max(self.least()).min(self.most()).min(open)
             && self.arrive_in(SLOW) >= FEWEST
+    }
+
+    /// Returns the bounds for the window of one of `senders` senders.
+    pub(super) fn port(&self, senders: u32) -> Port {
+        let link = self.link;
+        let Some(part) = self.limit.checked_div(senders.saturating_sub(1)) else {
+            return Port {
+                link,
+                ..Port::default()
+            };
+        };
+        let of = |packets: u32| u16::try_from(packets).unwrap_or(u16::MAX);
+        let least = self.arrive_in(LEAST_PART);
+        // The parts of all others fill the budget. So while all senders have their windows, the
+        // last one has to wait, and the budget keeps measuring whether the port idles.
+        let part = part.saturating_add(1).max(SMALLEST_PART).max(least);
+        Port {
+            link,
+            least: of(least),
+            most: self.has_grown().then(|| of(part)),
+        }
+    }
+
+    /// Returns whether the budget has had to grow beyond two round trips by half, because the port
+    /// idled.
+    fn has_grown(&self) -> bool {
+        let least = self.two_round_trips();
+        least > 0 && self.limit >= least.saturating_add(least / 2) && self.arrive_in(SLOW) >= FEWEST
     }
 
     /// Returns the maximum budget while the port may hold many announcements.
@@ -422,8 +476,15 @@ impl Budget {
     /// Returns the minimum budget, which is the number of packets that arrive in two round trips.
     #[inline]
     fn least(&self) -> u32 {
+        self.two_round_trips().min(self.ceiling)
+    }
+
+    /// Returns the number of full packets that arrive in two round trips, of at most [`SLOW`]
+    /// together.
+    #[inline]
+    fn two_round_trips(&self) -> u32 {
         let time = self.round_trip.saturating_mul(2);
-        self.arrive_in(time.min(SLOW)).min(self.ceiling)
+        self.arrive_in(time.min(SLOW))
     }
 
     /// Returns the number of full packets that arrive in `time` at the port's rate.

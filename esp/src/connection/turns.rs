@@ -2,7 +2,7 @@
 
 //! The connection's interface to the ACK queue.
 
-use super::super::ack_queue::{Demand, Samples};
+use super::super::ack_queue::{Demand, Port, Samples};
 use super::super::timers::Nanos;
 use super::super::wire::Header;
 use super::Connection;
@@ -70,12 +70,12 @@ impl Connection {
         self.receiver.take_turn(true);
     }
 
-    /// Sets `senders`, `alone` and `link`. `senders` is the number of the device's connections with an
+    /// Sets `senders`, `alone` and `port`. `senders` is the number of the device's connections with an
     /// announced transmission, this connection included. `alone` is set if all others of them are
-    /// overdue. `link` is the rate of the device's link in bytes per 2^16 ns, 0 if unknown.
+    /// overdue. `port` has the bounds for the window.
     #[inline]
-    pub(in super::super) fn set_port(&mut self, senders: u32, alone: bool, link: u32) {
-        self.receiver.set_port(senders, alone, link);
+    pub(in super::super) fn set_port(&mut self, senders: u32, alone: bool, port: Port) {
+        self.receiver.set_port(senders, alone, port);
     }
 
     /// Returns whether windows adapt to arriving packets.

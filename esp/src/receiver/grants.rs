@@ -9,6 +9,7 @@
 //!   many senders alternate. Several senders share this time, so that their turns fit the
 //!   [budget](super::super::ack_queue). From one turn to the next, a window at most doubles or
 //!   halves.
+//! * The window of one of several senders also keeps within the [bounds](Port) of the port.
 //! * A sender that gets its turns without waiting may need a larger window, or one below the
 //!   configured [`Floor`]: see [`DelayBased`].
 //! * A window above [`MOST_NARROW`] is only for a sender that is alone, or beside silent ones, if a
@@ -26,7 +27,7 @@
 //! * When the receiver's parameters become fixed, its grants carry the sender's own parameters, and
 //!   are repeated in the same way. Otherwise the sender would keep its last window for ever.
 
-use super::super::ack_queue::{least_time, on_wire, RateSample};
+use super::super::ack_queue::{least_time, on_wire, Port, RateSample};
 use super::super::config::{Config, LARGEST_WINDOW};
 use super::super::options::{Options, Window};
 use super::super::outcome::Room;
@@ -68,6 +69,10 @@ const SHARED_PROOF: u8 = 8;
 
 /// Number of turns for which missing packets are remembered.
 const LOSS_MEMORY: u8 = 32;
+
+/// While there are several senders, a window below the minimum grows by this many packets from one
+/// turn to the next.
+const GROWTH: u16 = 2;
 
 /// After this many consecutive turns that want a larger window, the minimum window grows by a
 /// packet.
@@ -213,9 +218,8 @@ pub(super) struct Grants {
     floor: Floor,
     /// The shortest recent time between two packets.
     pace: Option<Nanos>,
-    /// The link's rate, in bytes per 2^16 ns; 0 if unknown. It is an upper bound of all other
-    /// rates.
-    link: u32,
+    /// The bounds that the port sets to windows and rates.
+    port: Port,
     /// The current measurement of `pace`.
     pace_sample: PaceSample,
     /// Whether the path is shared with senders that this receiver does not schedule, because they
@@ -314,10 +318,10 @@ impl Grants {
         Some(packets.saturating_mul(self.packet))
     }
 
-    /// Sets the link's rate, in bytes per 2^16 ns; 0 if unknown.
+    /// Sets the bounds that the port sets to windows and rates.
     #[inline]
-    pub(super) fn set_link(&mut self, rate: u32) {
-        self.link = rate;
+    pub(super) fn set_port(&mut self, port: Port) {
+        self.port = port;
     }
 
     /// Notes that packets are missing.
@@ -415,7 +419,7 @@ impl Grants {
         let bytes = on_wire(packets, payload);
         // Packets that the card has coalesced seem to arrive faster than the link allows. So
         // `elapsed` is at least the time that the link needs for them.
-        let elapsed = elapsed.max(least_time(bytes, self.link));
+        let elapsed = elapsed.max(least_time(bytes, self.port.link));
         self.rate_sample = Some(RateSample {
             packets,
             bytes,
@@ -448,7 +452,7 @@ impl Grants {
                 safe: self.safe,
                 short: self.short,
                 repeats: self.repeats,
-                link: self.link,
+                port: self.port,
                 ..Self::default()
             };
             own
@@ -533,8 +537,17 @@ impl Grants {
             Some(rate) => rate,
             None => by_time.unwrap_or(0).max(window),
         };
-        let floor = self.floor.follow(wanted, config);
+        let most_of_port = self.port.most.unwrap_or(u16::MAX);
+        let floor = self.floor.follow(wanted, config).min(most_of_port);
+        // The ACK queue counts the present window in advance. So a window that was below the floor
+        // does not jump back to it.
+        let floor = if senders > 1 {
+            floor.min(window.saturating_add(GROWTH))
+        } else {
+            floor
+        };
         let wanted = wanted
+            .min(most_of_port)
             .clamp(window / 2, window.saturating_mul(2))
             .min(most)
             .max(floor);
@@ -631,6 +644,6 @@ impl Grants {
         } else {
             arrive(least.saturating_add(least / 2)).max(MOST_NARROW)
         };
-        Some(packets.min(wide))
+        Some(packets.max(self.port.least).min(wide))
     }
 }

@@ -3,7 +3,7 @@
 //! A receiver's interface to the ACK queue: its demands, its turns, and the samples that it
 //! reports.
 
-use super::super::ack_queue::{on_wire, Arrivals, Demand, Samples, PARTS};
+use super::super::ack_queue::{on_wire, Arrivals, Demand, Port, Samples, PARTS};
 use super::super::config::Config;
 use super::super::rtt::Rtt;
 use super::super::seq::Seq;
@@ -73,10 +73,10 @@ impl Receiver {
 
     /// See [`Connection::set_port`](super::super::Connection::set_port).
     #[inline]
-    pub(in super::super) fn set_port(&mut self, senders: u32, alone: bool, link: u32) {
+    pub(in super::super) fn set_port(&mut self, senders: u32, alone: bool, port: Port) {
         self.senders = u16::try_from(senders).unwrap_or(u16::MAX);
         self.alone = alone;
-        self.grants.set_link(link);
+        self.grants.set_port(port);
     }
 
     /// Requests the packets that were to follow an announcement directly and have not arrived, if
