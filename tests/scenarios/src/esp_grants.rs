@@ -155,8 +155,8 @@ fn receiver(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// A round trip of 20 ms needs more than 255 packets. Their windows are granted to connections whose
-/// checksums have masks, and their goodput is higher than with windows of at most 255 packets.
+/// A round trip of 20 ms needs more than 255 packets. Such windows are granted to connections
+/// whose checksums have masks, and the goodput is higher than with at most 255 packets.
 fn long_way(lab: &Lab) -> Outcome {
     // Buffers hold two of the largest windows, whatever `net.core.rmem_max` is.
     const BUFFER: i32 = 12 << 20;

@@ -493,7 +493,8 @@ fn a_rack_keeps_what_holds() {
     }
 }
 
-/// At 10 Gbit/s a round trip of 2 ms holds 1,650 packets, and windows of 255 carry 0.15 of the rate.
+/// At 10 Gbit/s a round trip of 2 ms holds 1,650 packets, and windows of 255 carry 0.15 of the
+/// rate.
 #[test]
 fn a_silent_sender_leaves_another_one_its_window_on_a_long_way() {
     let mut setup = setup(2, 10 * GIGABIT, 512 << 10, (21, 10, 1));
