@@ -72,7 +72,7 @@ pub const MISSING_MOST: usize = super::bits::BYTES;
 ///
 /// On the wire each field is a byte, `start` first. A *wide* grant has a window above
 /// [`MOST_NARROW`] packets. Its bits are, from the highest one on: a 1, six bits of `start`, nine
-/// bits of the window in units of [`WIDE_UNIT`] packets. Only a sender that has advertised such
+/// bits of the window in units of four packets. Only a sender that has advertised such
 /// windows gets wide grants. The `start` of its other grants has no highest bit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Grant {

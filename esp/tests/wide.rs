@@ -97,7 +97,7 @@ fn a_wide_grant_is_as_documented() {
         flags: GRANT,
     };
     let wide = |len| header(len).grant(true).map(|g| (g.start, g.window));
-    assert_eq!(wide(0x8000 | 42 << 9 | 500), Some((42, 2_000)));
+    assert_eq!(wide(0x8000 | (42 << 9) | 500), Some((42, 2_000)));
     assert_eq!(wide(0xffff), Some((63, 2_044)));
     assert_eq!(wide(0x2aff), Some((42, 255)));
     assert_eq!(wide(0), None, "a request");
@@ -235,7 +235,7 @@ fn a_wide_grant_counts_only_for_a_sender_with_masks_that_told_it() {
         let header = Header {
             src: PORTS[B],
             dst: PORTS[A],
-            len: 0x8000 | 42 << 9 | 500,
+            len: 0x8000 | (42 << 9) | 500,
             seq: Seq(65_501),
             ack: Seq(65_531),
             flags: GRANT,
@@ -556,7 +556,7 @@ fn a_sender_takes_no_larger_window_than_it_told() {
     let header = Header {
         src: PORTS[B],
         dst: PORTS[A],
-        len: 0x8000 | 42 << 9 | 500,
+        len: 0x8000 | (42 << 9) | 500,
         seq: Seq(65_501),
         ack: Seq(65_531),
         flags: GRANT,

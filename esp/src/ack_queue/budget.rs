@@ -24,7 +24,8 @@
 //!   for the first [`LEASE`] spans.
 //! * On a long path, the packets of a round trip are on their way and not in the port's buffer. So
 //!   the ceiling is at least their number. To keep them from arriving together, the budget is no
-//!   more than the buffer holds at first, and grows by one packet at most for each one that arrives.
+//!   more than the buffer holds at first, and grows by one packet at most for each one that
+//!   arrives.
 //!
 //! If the port idles although packets of more than two round trips are in flight, the senders are
 //! busy with other receivers. Then many small windows use the port better than a few large ones,

@@ -70,9 +70,9 @@ impl Connection {
         self.receiver.take_turn(true);
     }
 
-    /// Sets `senders`, `alone` and `port`. `senders` is the number of the device's connections with an
-    /// announced transmission, this connection included. `alone` is set if all others of them are
-    /// overdue. `port` has the bounds for the window.
+    /// Sets `senders`, `alone` and `port`. `senders` is the number of the device's connections with
+    /// an announced transmission, this connection included. `alone` is set if all others of them
+    /// are overdue. `port` has the bounds for the window.
     #[inline]
     pub(in super::super) fn set_port(&mut self, senders: u32, alone: bool, port: Port) {
         self.receiver.set_port(senders, alone, port);

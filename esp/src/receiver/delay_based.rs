@@ -13,9 +13,9 @@
 //! * The target for this time is the larger one of [`QUEUE`] and one and a half times the least
 //!   measured time. The window is multiplied by the ratio of target and measured time. In addition
 //!   it grows by one packet, so that streams on the same link get equal parts.
-//! * A window above [`MOST_NARROW`] has proved to fit the path. If the sender's window had to fall to
-//!   that number, because a transmission began or other connections needed turns, it grows by one
-//!   packet for each one that arrives, until it has its last size again or packets queue.
+//! * A window above [`MOST_NARROW`] has proved to fit the path. If the sender's window had to fall
+//!   to that number, because a transmission began or other connections needed turns, it grows by
+//!   one packet for each one that arrives, until it has its last size again or packets queue.
 //! * The least time is forgotten after [`MEMORY`], since paths change.
 
 use super::super::timers::{Nanos, MICROSECOND, SECOND};

@@ -5,8 +5,8 @@
 //! * A window holds the packets that arrive in [`SPAN`], or in two round trips if these are longer.
 //!   This time covers a round trip and the reaction of both hosts. The window's packets fit the
 //!   buffer of a slow port. The rate at which packets arrive is measured on the packets of the last
-//!   turn, from the first arrival to the last. So the result is the line's rate even if the turns of
-//!   many senders alternate. Several senders share this time, so that their turns fit the
+//!   turn, from the first arrival to the last. So the result is the line's rate even if the turns
+//!   of many senders alternate. Several senders share this time, so that their turns fit the
 //!   [budget](super::super::ack_queue). From one turn to the next, a window at most doubles or
 //!   halves.
 //! * The window of one of several senders also keeps within the [bounds](Port) of the port.
@@ -270,8 +270,8 @@ impl Grants {
         self.own.is_some() && config.is_adaptive()
     }
 
-    /// Returns whether the sender's window is larger than [`adapt`](Self::adapt) gives a sender that
-    /// is not alone.
+    /// Returns whether the sender's window is larger than [`adapt`](Self::adapt) gives a sender
+    /// that is not alone.
     #[inline]
     pub(super) fn is_wide(&self, config: &Config) -> bool {
         self.window > MOST_NARROW && self.own.is_some() && self.window > self.floor.of(config)
@@ -558,8 +558,8 @@ impl Grants {
     }
 
     /// Returns the largest window for the next turn. `wide` is set if it may be above
-    /// [`MOST_NARROW`]: the first window of a transmission leaves the sender at once, so it may not.
-    /// `arrived` is the number of packets since the last turn, which had `window`.
+    /// [`MOST_NARROW`]: the first window of a transmission leaves the sender at once, so it may
+    /// not. `arrived` is the number of packets since the last turn, which had `window`.
     fn most(&mut self, wide: bool, window: u16, arrived: u16, config: &Config) -> u16 {
         let mut most = config.burst_length_max.min(self.largest());
         if !wide {
