@@ -181,7 +181,7 @@ pub(in super::super) fn least_time(bytes: u32, rate: u32) -> Nanos {
 pub(super) struct Budget {
     /// Number of packets that were granted and have not arrived.
     in_flight: u32,
-    /// Twice the bound on `in_flight` that keeps the packets of a long path from arriving together.
+    /// Bound on `in_flight` that keeps the packets of a long path from arriving together.
     open: u32,
     /// The budget: additional turns are given while fewer packets than this are in flight.
     limit: u32,
@@ -314,7 +314,8 @@ impl Budget {
         u32::try_from(packets).map_or(MOST_ON_PATH, |packets| packets.min(MOST_ON_PATH))
     }
 
-    /// Returns the ceiling to which the budget returns while the port is fully used.
+    /// Returns the ceiling to which the budget returns while the port is fully used: what the
+    /// port's buffer allows, or the packets of a round trip.
     fn least_ceiling(&self) -> u32 {
         self.usual_ceiling().max(self.path())
     }

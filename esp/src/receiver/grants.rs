@@ -144,6 +144,11 @@ struct Train {
 }
 
 impl Train {
+    /// Returns whether the packets show the rate at which they arrived.
+    fn shows_rate(&self) -> bool {
+        self.packets >= LEAST_TRAIN && self.last > self.first
+    }
+
     /// Adds packets, or begins a train with them.
     #[inline]
     fn add(train: &mut Option<Self>, packets: u16, now: Nanos) {
@@ -209,10 +214,12 @@ pub(super) struct Grants {
     /// Whether a grant has ever differed from the sender's own parameters. If so, each empty
     /// acknowledgement that opens a window repeats the grant.
     repeats: bool,
-    /// The packets since the last turn, or since the sender had stopped.
+    /// The packets since the last turn.
     train: Option<Train>,
-    /// Whether packets since the last turn are not in `train`.
-    trimmed: bool,
+    /// Whether the first packet that a turn allowed has arrived since the last turn.
+    is_resumed: bool,
+    /// The packets since then.
+    resumed: Option<Train>,
     delay_based: DelayBased,
     /// The minimum window.
     floor: Floor,
@@ -360,9 +367,8 @@ impl Grants {
     pub(super) fn note_time(&mut self, window: u16, time: Nanos, now: Nanos) {
         self.pace_sample = PaceSample::default();
         self.delay_based.note(window, time, now);
-        // The sender may have stopped before this packet. Such a gap would make the rate too low.
-        self.train = None;
-        self.trimmed = true;
+        self.is_resumed = true;
+        self.resumed = None;
     }
 
     /// Returns the least time from a turn to its first packet.
@@ -386,6 +392,9 @@ impl Grants {
         self.half = room.limit / 2;
         self.packet = room.packet;
         Train::add(&mut self.train, packets, now);
+        if self.is_resumed {
+            Train::add(&mut self.resumed, packets, now);
+        }
         if packets >= self.pace_sample.left || now == self.pace_sample.first {
             self.end_pace_sample(packets, payload, now);
         } else {
@@ -485,7 +494,7 @@ impl Grants {
         config: &Config,
     ) {
         let train = self.train.take();
-        let trimmed = core::mem::take(&mut self.trimmed);
+        let resumed = self.take_resumed();
         let window = self.window(config);
         self.loss_memory = self.loss_memory.saturating_sub(1);
         self.near = self.loss_memory == 0 && self.delay_based.is_near(SPAN / 3);
@@ -496,9 +505,10 @@ impl Grants {
         let wide = at_once && alone && !unscheduled;
         let most = self.most(wide, window, arrived, config);
         self.delay_based.pressed &= at_once && window >= most;
-        let by_rate = train
+        let by_rate = resumed
+            .or(train)
             .filter(|_| !unscheduled)
-            .and_then(|train| self.by_rate(train, trimmed, senders, window));
+            .and_then(|train| self.by_rate(train, senders, window));
         let regrown = if most > MOST_NARROW {
             self.delay_based.regrown(window, arrived)
         } else {
@@ -555,6 +565,14 @@ impl Grants {
         let fit = self.half.checked_div(self.packet).unwrap_or(u32::MAX);
         let fit = u16::try_from(fit).unwrap_or(u16::MAX);
         self.window = Grant::rounded(self.wanted.min(fit).max(floor));
+    }
+
+    /// Takes the packets since the first packet that a turn allowed, if they show a rate. The
+    /// sender may have stopped before them, and this gap would make the rate of all packets too
+    /// low.
+    fn take_resumed(&mut self) -> Option<Train> {
+        self.is_resumed = false;
+        self.resumed.take().filter(Train::shows_rate)
     }
 
     /// Returns the largest window for the next turn. `wide` is set if it may be above
@@ -615,12 +633,12 @@ impl Grants {
 
     /// Returns the window for the rate of this train of packets: as many packets as arrive in
     /// [`SPAN`]. Returns `None` if the train does not show a rate.
-    fn by_rate(&mut self, train: Train, trimmed: bool, senders: u16, window: u16) -> Option<u16> {
+    fn by_rate(&mut self, train: Train, senders: u16, window: u16) -> Option<u16> {
         let elapsed = train.last.saturating_sub(train.first);
         if elapsed == 0 {
             // All packets arrived at the same time, so their rate cannot be measured. If they are
             // at least half a window, the rate is so high that the largest window is needed.
-            let tells = train.head >= window / 2 && !trimmed;
+            let tells = train.head >= window / 2;
             return tells.then_some(MOST_NARROW);
         }
         if train.packets < LEAST_TRAIN {
