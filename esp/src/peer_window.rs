@@ -19,9 +19,8 @@ use super::options::Window;
 const LEASE: u32 = 256;
 
 /// In a granted window, an acknowledgement is due after at most this many packets. At 100 Gbit/s,
-/// 150 packets are in flight while an acknowledgement travels, and the largest window of a short
-/// path is 255. So an acknowledgement that is sent after 96 packets arrives after 246 packets,
-/// before the sender has used up this window.
+/// 150 packets are in flight while an acknowledgement travels. So one that is sent after 96 packets
+/// arrives after 246 packets, before the sender has used up a window of 255.
 const MOST_TO_ACK: u16 = 96;
 
 /// The sender's window as far as it is known. Distances are in packets from the last advertised
