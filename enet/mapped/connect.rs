@@ -169,8 +169,9 @@ fn attempt<M: Mapped>(
     }
     record.tell_again();
     if let Some((to, scope)) = InternetEnd::parse(name, call.is_v6()) {
-        if to.is_link_local() && scope != 0 {
-            call.bind_to_device(scope);
+        if to.is_link_local() && scope != 0 && !call.bind_to_device(scope) {
+            // Another call has bound the socket since. TCP's `connect` returns the error.
+            return Err(Failure::Tcp(Statistic::MappedTcpError));
         }
     }
     match course {

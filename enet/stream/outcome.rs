@@ -130,8 +130,11 @@ pub(super) fn below_limit(esp: &mut LockedEsp<'_>, admits: fn(&UnsentLimit, u32)
 #[inline(never)]
 fn keeps_limit(esp: &mut LockedEsp<'_>, admits: fn(&UnsentLimit, u32) -> bool) -> bool {
     parts(esp).is_none_or(|(sock, connection)| {
-        let unsent = connection.sending.unsent(&connection.engine);
-        admits(&sock.shared().unsent_limit, unsent)
+        let limit = &sock.shared().unsent_limit;
+        let unsent = connection
+            .sending
+            .unsent_up_to(&connection.engine, limit.bytes());
+        admits(limit, unsent)
     })
 }
 

@@ -138,7 +138,7 @@ impl<M: Streams> NewStream<'_, M> {
         // SAFETY: The descriptor is ours and has a socket now.
         let call = unsafe { StreamCall::<M>::new(self.socket) };
         if let Some(device) = device {
-            call.bind_to_device(device);
+            let _ = call.bind_to_device(device);
         }
         call.adopt(&companion);
         // SAFETY: No one else uses the descriptor. The companion is complete, and the descriptor's

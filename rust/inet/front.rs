@@ -82,15 +82,21 @@ impl<M: Streams> StreamCall<'_, M> {
     }
 
     /// Binds TCP's socket to `device`, as TCP does if the peer's address is a link-local one. The
-    /// socket stays bound after the connection has ended.
-    pub(crate) fn bind_to_device(&self, device: u32) {
+    /// socket stays bound after the connection has ended. Returns false if the socket is bound to
+    /// another device.
+    pub(crate) fn bind_to_device(&self, device: u32) -> bool {
         self.locked(|sk| {
             // SAFETY: The socket is valid, and is locked. The core reads the field in single loads.
             unsafe {
                 let bound = &raw mut (*sk).__sk_common.skc_bound_dev_if;
-                ptr::write_volatile(bound, device as c_int);
+                let before = ptr::read_volatile(bound);
+                let is_free = before == 0 || before == device as c_int;
+                if is_free {
+                    ptr::write_volatile(bound, device as c_int);
+                }
+                is_free
             }
-        });
+        })
     }
 
     /// Leaves the descriptor like one whose attempt to connect has failed in TCP: the next

@@ -47,6 +47,11 @@ impl UnsentLimit {
         self.0.store(bytes, Relaxed);
     }
 
+    /// Returns the limit in bytes. `u32::MAX` is no limit.
+    pub(in crate::stream) fn bytes(&self) -> u32 {
+        self.0.load(Relaxed)
+    }
+
     /// Returns whether there is a limit.
     #[inline]
     pub(in crate::stream) fn is_set(&self) -> bool {

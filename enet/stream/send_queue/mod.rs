@@ -63,6 +63,10 @@ const TUNNEL_HEADROOM: usize = 64;
 /// So a store can be sent whole.
 const MOST_IN_RUN: usize = 65_536 - 128;
 
+/// The limit of unsent bytes counts those of at most this many buffers. With more of them, a stream
+/// is at its limit, so that small writes do not make the handling of a packet long.
+const MOST_COUNTED: usize = 64;
+
 /// Returns whether a buffer of the queue has its packets in pages.
 #[inline]
 fn is_store(buffer: &Buffer) -> bool {
@@ -621,6 +625,39 @@ impl Sending {
             buffer.len().saturating_sub(note.offset(left))
         });
         bytes.fold(0, |sum: u32, more| sum.saturating_add(more as u32))
+    }
+
+    /// Returns the payload bytes that were never sent, or `limit` if they are as many or are in
+    /// more than [`MOST_COUNTED`] buffers. Unlike [`unsent`](Self::unsent), this takes bounded
+    /// time.
+    pub(crate) fn unsent_up_to(&mut self, engine: &Connection, limit: u32) -> u32 {
+        let unsent = engine.unsent();
+        if unsent == 0 {
+            return 0;
+        }
+        let sent = engine.unacked().saturating_sub(unsent);
+        let first = engine.first_unacked().add(sent);
+        let mut cursor = self.queue.cursor(first.0);
+        let mut sum: u32 = 0;
+        for _ in 0..MOST_COUNTED {
+            let Some(buffer) = cursor.current() else {
+                return sum;
+            };
+            let note: TxCb = buffer.note();
+            let start = Seq(note.seq);
+            let bytes = if first.after(start) {
+                let sent = note.offset(start.distance(first));
+                buffer.len().saturating_sub(sent)
+            } else {
+                unacknowledged_in(buffer)
+            };
+            sum = sum.saturating_add(bytes as u32);
+            if sum >= limit {
+                return limit;
+            }
+            cursor.advance();
+        }
+        limit
     }
 }
 
