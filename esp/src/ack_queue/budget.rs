@@ -23,8 +23,8 @@
 //!   quarters of the packets in flight. The ceiling rises again while the port idles, but slowly
 //!   for the first [`LEASE`] spans.
 //! * On a long path, the packets of a round trip are on their way and not in the port's buffer. So
-//!   the ceiling is at least their number. To keep them from arriving together, the budget is no
-//!   more than the buffer holds at first, and grows by one packet at most for each one that
+//!   the ceiling is at least their number. To keep them from arriving together, the budget is less
+//!   than the buffer holds at first, and grows by one packet at most for each one that
 //!   arrives.
 //!
 //! If the port idles although packets of more than two round trips are in flight, the senders are
@@ -253,7 +253,7 @@ impl Budget {
     /// Returns whether an additional turn may be given before the current ones end.
     #[inline]
     pub(super) fn has_room(&self) -> bool {
-        let open = self.open.max(self.usual_ceiling());
+        let open = self.open.max(self.at_once());
         self.in_flight < self.limit.max(self.least()).min(self.most()).min(open)
             && self.arrive_in(SLOW) >= FEWEST
     }
@@ -302,6 +302,12 @@ impl Budget {
         self.arrive_in(FAST).max(FIRST_CEILING)
     }
 
+    /// Returns how many packets may arrive together: three quarters of the usual budget, because
+    /// packets that follow announcements stand in the same buffer.
+    fn at_once(&self) -> u32 {
+        self.usual_ceiling() / 4 * 3
+    }
+
     /// Returns the number of packets that arrive in a round trip, of at most [`SLOW`].
     fn path(&self) -> u32 {
         let time = self.path.min(SLOW);
@@ -341,7 +347,7 @@ impl Budget {
         let others = self.in_flight.saturating_sub(before.into());
         self.in_flight = others.saturating_add(after.into());
         if after < before {
-            let most = self.in_flight.saturating_add(self.usual_ceiling());
+            let most = self.in_flight.saturating_add(self.at_once());
             let arrived = before.saturating_sub(after).div_ceil(2);
             self.open = self.open.saturating_add(arrived.into()).min(most);
         }

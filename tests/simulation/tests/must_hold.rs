@@ -530,3 +530,16 @@ fn two_senders_and_more_fill_a_longer_way() {
         }
     }
 }
+
+/// Announcements, the packets that follow them and the first turns of all senders meet in the port.
+#[test]
+fn senders_that_begin_together_at_10_gigabits_spare_a_small_port() {
+    for senders in [16, 24, 32, 48, 64] {
+        for bytes in [64 << 10, 256 << 10] {
+            let mut setup = setup(senders, 10 * GIGABIT, 128 << 10, (21, 10, 1));
+            setup.esp = Parameters::default();
+            let summary = measure(setup, bytes, 5);
+            assert_eq!(summary.counts.drops, 0, "N = {senders}: {summary:?}");
+        }
+    }
+}
