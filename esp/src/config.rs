@@ -43,23 +43,26 @@ pub struct Config {
 
 impl Default for Config {
     fn default() -> Self {
-        Self {
-            burst_length: 21,
-            burst_length_max: LARGEST_GRANT,
-            initial_ack_burst_length: 1,
-            packets_to_ack: 10,
-            round_trip_time: 200,
-            // This minimum covers several delayed acknowledgements. A packet in a port's buffer is
-            // not lost, so the minimum also covers the time in which a port sends a full buffer of
-            // 128 KiB at 100 Mbit/s.
-            retransmission_time_min: 10_000,
-            user_timeout: 15_000,
-            selective: false,
-        }
+        Self::DEFAULT
     }
 }
 
 impl Config {
+    /// The parameters of a host that sets none.
+    pub const DEFAULT: Self = Self {
+        burst_length: 21,
+        burst_length_max: LARGEST_GRANT,
+        initial_ack_burst_length: 1,
+        packets_to_ack: 10,
+        round_trip_time: 200,
+        // This minimum covers several delayed acknowledgements. A packet in a port's buffer is not
+        // lost, so the minimum also covers the time in which a port sends a full buffer of 128 KiB
+        // at 100 Mbit/s.
+        retransmission_time_min: 10_000,
+        user_timeout: 15_000,
+        selective: false,
+    };
+
     /// Returns the window: at least one packet, and at most [`LARGEST_WINDOW`].
     #[inline]
     pub(super) fn window(&self) -> u16 {

@@ -113,7 +113,7 @@ pub struct Connection {
     state: State,
     failure: Option<Failure>,
     config: Config,
-    /// What our first SYN or SYN|ACK advertised; `None` before it is sent.
+    /// The parameters that our first SYN or SYN|ACK advertised; `None` before it is sent.
     advertised: Option<Advertised>,
     /// Whether the peer's SYN or SYN|ACK allowed requests that name packets.
     peer_selective: bool,

@@ -164,7 +164,7 @@ pub struct Window {
     pub initial_ack_burst_length: u16,
 }
 
-/// What a SYN or SYN|ACK advertises of the parameters. It holds for the life of the connection.
+/// The parameters that a SYN or SYN|ACK advertises. They hold for the life of the connection.
 /// Repeats advertise the same, because the peer takes the options of one of them only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Advertised {

@@ -130,19 +130,24 @@ impl PeerWindow {
         may_end
     }
 
+    /// Returns the proven window while it is valid, but no more than was granted.
+    #[inline]
+    fn leased(&self) -> Option<u16> {
+        let granted = self.advertised.as_ref().filter(|_| self.granted);
+        let most = granted.map_or(u16::MAX, |granted| granted.burst_length);
+        (self.lease > 0).then(|| self.proven.min(most))
+    }
+
     /// Returns the number of packets that make an acknowledgement due. This number is at most half
     /// of a small or a granted window, so that the sender need not wait. For a sender with a short
     /// round trip (`near`), this number is at most three quarters of a granted window, so that
     /// fewer acknowledgements are sent.
     #[inline]
     pub(super) fn packets_to_ack(&self, near: impl FnOnce() -> bool, config: &Config) -> u16 {
-        let window = match &self.advertised {
-            Some(advertised) if self.lease > 0 && self.granted => {
-                self.proven.min(advertised.burst_length)
-            }
-            _ if self.lease > 0 => self.proven,
-            Some(advertised) => advertised.burst_length,
-            None => return config.packets_to_ack,
+        let window = match (self.leased(), &self.advertised) {
+            (Some(leased), _) => leased,
+            (None, Some(advertised)) => advertised.burst_length,
+            (None, None) => return config.packets_to_ack,
         };
         if self.granted && window > config.window() {
             MOST_TO_ACK.min(if near() { window / 4 * 3 } else { window / 2 })
@@ -154,11 +159,11 @@ impl PeerWindow {
     /// Returns the window that an acknowledgement opens.
     #[inline]
     pub(super) fn window(&self, config: &Config) -> u16 {
-        match &self.advertised {
-            _ if self.lease > 0 && !self.granted => config.window().min(self.proven),
-            Some(advertised) if self.lease > 0 => self.proven.min(advertised.burst_length),
-            Some(advertised) => advertised.burst_length,
-            None => config.window(),
+        match (self.leased(), &self.advertised) {
+            (Some(leased), _) if self.granted => leased,
+            (Some(leased), _) => config.window().min(leased),
+            (None, Some(advertised)) => advertised.burst_length,
+            (None, None) => config.window(),
         }
     }
 }

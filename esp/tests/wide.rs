@@ -4,7 +4,7 @@
 //! checksums have masks.
 
 use esp::options::Options;
-use esp::{flags, Config, Grant, Header, Nanos, Seq, LARGEST_GRANT, MOST_NARROW};
+use esp::{flags, Config, Grant, Header, Nanos, Seq, MOST_NARROW};
 use esp_testkit::pair::*;
 
 /// The flags of an acknowledgement with a grant.
@@ -16,16 +16,7 @@ const PACKET: Nanos = 1_200;
 /// The parameters of each side, and whether it uses checksums.
 type Ends = [(Config, bool); 2];
 
-const DEFAULT: Config = Config {
-    burst_length: 21,
-    burst_length_max: LARGEST_GRANT,
-    initial_ack_burst_length: 1,
-    packets_to_ack: 10,
-    round_trip_time: 200,
-    retransmission_time_min: 10_000,
-    user_timeout: 15_000,
-    selective: false,
-};
+const DEFAULT: Config = Config::DEFAULT;
 
 /// The parameters of a host that knows no windows above 255 packets.
 const OLD: Config = Config {
@@ -45,6 +36,14 @@ fn path(latency: Nanos, spacing: Nanos, ends: Ends) -> Pair {
         side.limit = 1 << 21;
     }
     pair.establish()
+}
+
+/// Returns the default parameters, with selective retransmission or without.
+fn with_selective(selective: bool) -> Config {
+    Config {
+        selective,
+        ..DEFAULT
+    }
 }
 
 /// Returns a pair with a round trip of 2 ms at 10 Gbit/s: 1,669 packets.
@@ -224,6 +223,20 @@ fn each_pair_of_old_and_new_works() {
     }
 }
 
+/// Returns the window of A after a wide grant of 42 and 2,000 packets.
+fn after_wide_grant(pair: &mut Pair) -> u16 {
+    let header = Header {
+        src: PORTS[B],
+        dst: PORTS[A],
+        len: 0x8000 | (42 << 9) | 500,
+        seq: Seq(65_501),
+        ack: Seq(65_531),
+        flags: GRANT,
+    };
+    let _ = pair.receive(A, &header, &[]);
+    pair.sides[A].conn().window()
+}
+
 #[test]
 fn a_wide_grant_counts_only_for_a_sender_with_masks_that_told_it() {
     for (ends, window) in [
@@ -232,16 +245,7 @@ fn a_wide_grant_counts_only_for_a_sender_with_masks_that_told_it() {
         ([(OLD, true); 2], 0xf4),
     ] {
         let mut pair = long_path(ends);
-        let header = Header {
-            src: PORTS[B],
-            dst: PORTS[A],
-            len: 0x8000 | (42 << 9) | 500,
-            seq: Seq(65_501),
-            ack: Seq(65_531),
-            flags: GRANT,
-        };
-        let _ = pair.receive(A, &header, &[]);
-        assert_eq!(pair.sides[A].conn().window(), window);
+        assert_eq!(after_wide_grant(&mut pair), window);
     }
 }
 
@@ -264,10 +268,7 @@ fn a_wide_window_fits_half_of_the_receive_buffer() {
 #[test]
 fn a_loss_in_a_wide_window_needs_no_timeout() {
     for selective in [false, true] {
-        let config = Config {
-            selective,
-            ..DEFAULT
-        };
+        let config = with_selective(selective);
         // A packet, two of them a third of a window apart, and three that are close.
         for lost in [&[6_000][..], &[6_000, 6_600], &[6_000, 6_001, 6_100]] {
             let mut pair = long_path([(config, true); 2]);
@@ -294,10 +295,7 @@ fn a_loss_in_a_wide_window_needs_no_timeout() {
 #[test]
 fn a_lost_retransmission_in_a_wide_window_costs_a_probe_at_most() {
     for selective in [false, true] {
-        let config = Config {
-            selective,
-            ..DEFAULT
-        };
+        let config = with_selective(selective);
         let mut pair = long_path([(config, true); 2]);
         send(&mut pair, 16_000);
         pair.restart_log();
@@ -323,8 +321,13 @@ fn a_lost_retransmission_in_a_wide_window_costs_a_probe_at_most() {
     }
 }
 
-/// Sends packets from A, with room for `room` packets in its write queue.
+/// Forgets what was sent before, then sends packets from A, with room for `room` packets in its
+/// write queue.
 fn send_by(pair: &mut Pair, room: usize, packets: usize) -> Nanos {
+    for side in &mut pair.sides {
+        side.sent.clear();
+        side.received.clear();
+    }
     pair.sides[A].send_room = room;
     let since = pair.now;
     let message = bytes(100 * packets, 1);
@@ -346,10 +349,6 @@ fn a_sender_with_less_room_than_its_window_fills_its_room() {
             let mut pair = long_path([(config, true); 2]);
             send(&mut pair, 14_000);
             assert!(config == OLD || largest(&pair) > 1_200);
-            for side in &mut pair.sides {
-                side.sent.clear();
-                side.received.clear();
-            }
             let took = send_by(&mut pair, room, 4_000);
             pair.assert_intact();
             took
@@ -425,38 +424,20 @@ fn a_rare_loss_bounds_a_wide_window_for_as_long_as_a_narrow_one() {
 
 #[test]
 fn a_sender_that_uses_little_of_a_wide_window_repeats_only_the_lost_packet() {
-    let config = Config {
-        selective: true,
-        ..DEFAULT
-    };
-    let mut pair = long_path([(config, true); 2]);
+    let mut pair = long_path([(with_selective(true), true); 2]);
     send(&mut pair, 24_000);
     assert!(largest(&pair) > 1_600);
     pair.restart_log();
     pair.lose(A, 100);
     // At most 200 packets are in flight.
-    let message = bytes(100 * 4_000, 1);
-    pair.sides[A].send_room = 200;
-    pair.sides[A].sent.clear();
-    pair.sides[B].received.clear();
-    let mut sent = 0;
-    while pair.sides[B].received.len() < message.len() {
-        if sent < message.len() {
-            sent += pair.send(A, &message[sent..]);
-        }
-        assert!(pair.step());
-    }
+    send_by(&mut pair, 200, 4_000);
     assert_eq!(pair.sides[A].conn().stats.pkt_rtx, 1);
     pair.assert_intact();
 }
 
 #[test]
 fn losses_of_a_wide_window_that_requests_can_name_make_it_smaller() {
-    let config = Config {
-        selective: true,
-        ..DEFAULT
-    };
-    let mut pair = long_path([(config, true); 2]);
+    let mut pair = long_path([(with_selective(true), true); 2]);
     send(&mut pair, 24_000);
     let before = largest(&pair);
     assert!(before > 1_600);
@@ -523,10 +504,7 @@ fn a_lost_grant_that_narrows_the_window_is_repeated_while_data_uses_the_turns() 
 #[test]
 fn a_late_wide_window_is_sent_again_once() {
     for selective in [false, true] {
-        let config = Config {
-            selective,
-            ..DEFAULT
-        };
+        let config = with_selective(selective);
         let mut pair = long_path([(config, true); 2]);
         send(&mut pair, 24_000);
         pair.restart_log();
@@ -553,14 +531,5 @@ fn a_sender_takes_no_larger_window_than_it_told() {
     let mut pair = long_path([(told, true), (DEFAULT, true)]);
     pair.sides[A].config = DEFAULT;
     pair.sides[A].conn().set_config(DEFAULT);
-    let header = Header {
-        src: PORTS[B],
-        dst: PORTS[A],
-        len: 0x8000 | (42 << 9) | 500,
-        seq: Seq(65_501),
-        ack: Seq(65_531),
-        flags: GRANT,
-    };
-    let _ = pair.receive(A, &header, &[]);
-    assert_eq!(pair.sides[A].conn().window(), 1_000);
+    assert_eq!(after_wide_grant(&mut pair), 1_000);
 }

@@ -3,7 +3,7 @@
 //! Tests of how a SYN or SYN|ACK tells the largest window that a grant can give. The two ends must
 //! agree on it for the life of the connection, because it decides how grants are read.
 
-use esp::{flags, Config, Connection, Header, Options, Room, Seq, State, LARGEST_GRANT};
+use esp::{flags, Config, Connection, Header, Options, Room, Seq, State};
 use esp_testkit::pair::*;
 
 /// The flags of an acknowledgement with a grant.
@@ -15,16 +15,7 @@ const WIDE: u16 = 0xd5f4;
 /// The length field of a grant of 200 and 81 packets. As a wide grant it is 36 and 324.
 const NARROW: u16 = 0xc851;
 
-const DEFAULT: Config = Config {
-    burst_length: 21,
-    burst_length_max: LARGEST_GRANT,
-    initial_ack_burst_length: 1,
-    packets_to_ack: 10,
-    round_trip_time: 200,
-    retransmission_time_min: 10_000,
-    user_timeout: 15_000,
-    selective: false,
-};
+const DEFAULT: Config = Config::DEFAULT;
 
 /// The parameters of a host whose window is fixed. Its SYN tells that it takes no grants.
 const FIXED: Config = Config {
@@ -106,6 +97,23 @@ fn largest_granted(pair: &mut Pair, at: usize, wide: bool) -> u16 {
     largest
 }
 
+/// Checks that both ends of `opened` pairs read grants to `at` by the parameters `first`: `grant`
+/// gives `window`, and the peer grants wide windows only if `first` tells them. Returns the largest
+/// window that `first` tells, and the largest one that was granted.
+fn agree(
+    opened: impl Fn() -> Pair,
+    at: usize,
+    first: Config,
+    grant: u16,
+    window: u16,
+) -> (u16, u16) {
+    assert_eq!(window_by(&mut opened(), at, grant), window, "{first:?}");
+    let told = Options::parse(&Options::emit(1489, &first)).largest_grant;
+    let largest = largest_granted(&mut opened(), at, told > 255);
+    assert_eq!(largest > 255, told > 255, "{first:?}: {largest}");
+    (told, largest)
+}
+
 #[test]
 fn a_repeated_syn_tells_what_the_first_one_told() {
     for (first, second, grant, window) in CASES {
@@ -118,10 +126,7 @@ fn a_repeated_syn_tells_what_the_first_one_told() {
             open(&mut pair, A);
             pair
         };
-        assert_eq!(window_by(&mut opened(), A, grant), window, "{first:?}");
-        let told = Options::parse(&Options::emit(1489, &first)).largest_grant;
-        let largest = largest_granted(&mut opened(), A, told > 255);
-        assert_eq!(largest > 255, told > 255, "{first:?}: {largest}");
+        let (told, largest) = agree(opened, A, first, grant, window);
         assert_eq!(largest > 0, told > 0, "{first:?}: {largest}");
     }
 }
@@ -140,10 +145,7 @@ fn a_repeated_syn_ack_tells_what_the_first_one_told() {
             open(&mut pair, B);
             pair
         };
-        assert_eq!(window_by(&mut opened(), B, grant), window, "{first:?}");
-        let told = Options::parse(&Options::emit(1489, &first)).largest_grant;
-        let largest = largest_granted(&mut opened(), B, told > 255);
-        assert_eq!(largest > 255, told > 255, "{first:?}: {largest}");
+        agree(opened, B, first, grant, window);
     }
 }
 
@@ -163,10 +165,7 @@ fn the_answer_to_a_crossed_syn_tells_what_our_syn_told() {
                 open(&mut pair, A);
                 pair
             };
-            assert_eq!(window_by(&mut opened(), A, grant), window, "{first:?}");
-            let told = Options::parse(&Options::emit(1489, &first)).largest_grant;
-            let largest = largest_granted(&mut opened(), A, told > 255);
-            assert_eq!(largest > 255, told > 255, "{first:?}: {largest}");
+            agree(opened, A, first, grant, window);
         }
     }
 }

@@ -609,28 +609,20 @@ impl Sending {
     }
 
     /// Returns the payload bytes that were never sent.
-    pub(crate) fn unsent(&self, engine: &Connection) -> u32 {
-        let sent = engine.unacked().saturating_sub(engine.unsent());
-        let first = engine.first_unacked().add(sent);
-        let bytes = self.queue.iter().map(|buffer| {
-            let note: TxCb = buffer.note();
-            let start = Seq(note.seq);
-            if !first.after(start) {
-                return unacknowledged_in(buffer);
-            }
-            let left = start.distance(first);
-            if left >= note.count {
-                return 0;
-            }
-            buffer.len().saturating_sub(note.offset(left))
-        });
-        bytes.fold(0, |sum: u32, more| sum.saturating_add(more as u32))
+    pub(crate) fn unsent(&mut self, engine: &Connection) -> u32 {
+        self.count_unsent(engine, u32::MAX, usize::MAX)
     }
 
     /// Returns the payload bytes that were never sent, or `limit` if they are as many or are in
     /// more than [`MOST_COUNTED`] buffers. Unlike [`unsent`](Self::unsent), this takes bounded
     /// time.
     pub(crate) fn unsent_up_to(&mut self, engine: &Connection, limit: u32) -> u32 {
+        self.count_unsent(engine, limit, MOST_COUNTED)
+    }
+
+    /// Returns the payload bytes that were never sent, or `limit` if they are as many or are in
+    /// more than `buffers` buffers.
+    fn count_unsent(&mut self, engine: &Connection, limit: u32, buffers: usize) -> u32 {
         let unsent = engine.unsent();
         if unsent == 0 {
             return 0;
@@ -639,7 +631,7 @@ impl Sending {
         let first = engine.first_unacked().add(sent);
         let mut cursor = self.queue.cursor(first.0);
         let mut sum: u32 = 0;
-        for _ in 0..MOST_COUNTED {
+        for _ in 0..buffers {
             let Some(buffer) = cursor.current() else {
                 return sum;
             };

@@ -195,7 +195,7 @@ pub(super) struct Budget {
     round_trip: Nanos,
     /// The shortest round trip since a transmission began while there was no other one. A longer
     /// one may include packets that stand in the port.
-    path: Nanos,
+    clear_round_trip: Nanos,
     /// The port's rate, in bytes per 2^16 ns.
     rate: u32,
     /// The link's rate, in bytes per 2^16 ns; 0 if unknown. It is an upper bound of the port's
@@ -227,7 +227,7 @@ impl Default for Budget {
             announcements: 0,
             full_spans: 0,
             round_trip: 0,
-            path: 0,
+            clear_round_trip: 0,
             rate: 0,
             link: 0,
             packet: SHORTEST,
@@ -310,14 +310,11 @@ impl Budget {
 
     /// Returns the number of packets that arrive in a round trip, of at most [`SLOW`].
     fn path(&self) -> u32 {
-        let time = self.path.min(SLOW);
-        let mut bytes = Nanos::from(self.rate).saturating_mul(time) >> RATE_SHIFT;
-        if self.link == 0 {
-            // Packets that the card has coalesced seem to arrive faster than they do.
-            bytes = bytes.min(LARGEST);
-        }
-        let packets = bytes.checked_div(self.packet.into()).unwrap_or(0);
-        u32::try_from(packets).map_or(MOST_ON_PATH, |packets| packets.min(MOST_ON_PATH))
+        // Without the link's rate, packets that the card has coalesced seem to arrive faster than
+        // they do.
+        let most = if self.link == 0 { LARGEST } else { u64::MAX };
+        let packets = self.arrive_up_to(most, self.clear_round_trip.min(SLOW));
+        packets.min(MOST_ON_PATH)
     }
 
     /// Returns the ceiling to which the budget returns while the port is fully used: what the
@@ -331,7 +328,7 @@ impl Budget {
     /// span begins, at the end of which they have left the port.
     pub(super) fn rest(&mut self, connections: u32) {
         self.announcements = connections / SHORTS;
-        self.path = 0;
+        self.clear_round_trip = 0;
         self.begin_span();
     }
 
@@ -380,7 +377,7 @@ impl Budget {
                 0 => least,
                 known => least.min(known.saturating_add(known / 64)),
             };
-            self.path = match self.path {
+            self.clear_round_trip = match self.clear_round_trip {
                 0 => least,
                 known => least.min(known),
             };
@@ -498,8 +495,15 @@ impl Budget {
     /// Returns the number of full packets that arrive in `time` at the port's rate.
     #[inline]
     fn arrive_in(&self, time: Nanos) -> u32 {
+        self.arrive_up_to(LARGEST, time)
+    }
+
+    /// Returns the number of full packets that arrive in `time` at the port's rate, in at most
+    /// `most` bytes.
+    #[inline]
+    fn arrive_up_to(&self, most: u64, time: Nanos) -> u32 {
         let bytes = Nanos::from(self.rate).saturating_mul(time) >> RATE_SHIFT;
-        let packets = bytes.min(LARGEST).checked_div(self.packet.into());
+        let packets = bytes.min(most).checked_div(self.packet.into());
         packets
             .and_then(|packets| u32::try_from(packets).ok())
             .unwrap_or(0)

@@ -61,12 +61,8 @@ impl Receiver {
         self.short_announcement = self.grants.are_short() && usize::from(header.len) <= SHORT;
         // The next grant may change the number of packets that follow announcements. It comes too
         // late for this one.
-        let packets = if self.short_announcement {
-            0
-        } else {
-            self.peer.take_most_unscheduled(config)
-        };
-        self.allowed = header.seq.add(packets).add(1);
+        let packets = self.peer.take_most_unscheduled(config);
+        self.allowed = self.unscheduled_end(header.seq, packets);
     }
 
     /// Returns the number of packets that make an acknowledgement due.

@@ -89,7 +89,8 @@ impl Receiver {
             return;
         }
         let Some(start) = self.announced else { return };
-        if self.expected.before(self.unscheduled_end(start, config))
+        let end = self.unscheduled_end(start, self.peer.unscheduled(config));
+        if self.expected.before(end)
             && now
                 >= self
                     .last_progress
@@ -100,14 +101,11 @@ impl Receiver {
         }
     }
 
-    /// Returns the number after the last packet that may directly follow the announcement `start`.
+    /// Returns the number after the last packet that may directly follow the announcement `start`,
+    /// if the sender may have been allowed `packets`.
     #[inline]
-    pub(super) fn unscheduled_end(&self, start: Seq, config: &Config) -> Seq {
-        let packets = if self.short_announcement {
-            0
-        } else {
-            self.peer.unscheduled(config)
-        };
+    pub(super) fn unscheduled_end(&self, start: Seq, packets: u16) -> Seq {
+        let packets = if self.short_announcement { 0 } else { packets };
         start.add(packets).add(1)
     }
 
