@@ -35,6 +35,10 @@ const NSEC_PER_USEC: u64 = 1_000;
 /// If the setting `checksum` has this value, the link speed of a connection's device decides
 /// whether the connection asks for checksums.
 const BY_SPEED: u32 = 2;
+/// If the setting `selective` has this value, only connections whose checksums have masks keep
+/// out-of-order packets.
+const WITH_MASKS: u32 = 2;
+
 /// The least link speed, in Mbit/s, for which [`BY_SPEED`] selects checksums. At this speed, 16-bit
 /// sequence numbers wrap within less than 80 ms, and a frame may be delayed for longer.
 const FAST: u32 = 10_000;
@@ -74,7 +78,7 @@ pub(crate) struct Live {
     user_timeout: AtomicU32,
     /// Whether new connections ask for checksums: 0, 1 or [`BY_SPEED`].
     checksum: AtomicU32,
-    /// Whether new connections keep out-of-order packets: 0 or 1.
+    /// Whether new connections keep out-of-order packets: 0, 1 or [`WITH_MASKS`].
     selective: AtomicU32,
 }
 
@@ -111,8 +115,26 @@ impl Live {
             round_trip_time: self.round_trip_time.load(Relaxed),
             retransmission_time_min: self.retransmission_time_min.load(Relaxed),
             user_timeout: self.user_timeout.load(Relaxed),
-            selective: self.selective.load(Relaxed) != 0,
+            selective: selective(self.selective.load(Relaxed)),
         }
+    }
+}
+
+/// Returns the engine's parameter for a value of the setting `selective`.
+fn selective(setting: u32) -> esp::Selective {
+    match setting {
+        0 => esp::Selective::Never,
+        WITH_MASKS => esp::Selective::WithMasks,
+        _ => esp::Selective::Always,
+    }
+}
+
+/// Returns the value of the setting `selective` for a parameter of the engine.
+fn setting_of(selective: esp::Selective) -> u32 {
+    match selective {
+        esp::Selective::Never => 0,
+        esp::Selective::Always => 1,
+        esp::Selective::WithMasks => WITH_MASKS,
     }
 }
 
@@ -199,7 +221,7 @@ impl Settings {
             retransmission_time_min: AtomicU32::new(config.retransmission_time_min),
             user_timeout: AtomicU32::new(config.user_timeout),
             checksum: AtomicU32::new(BY_SPEED),
-            selective: AtomicU32::new(config.selective.into()),
+            selective: AtomicU32::new(setting_of(config.selective)),
         };
         Ok(Settings {
             live: Arc::new(live, GFP_KERNEL_ACCOUNT)?,
@@ -376,7 +398,7 @@ impl Numbers for Settings {
             Setting::Checksum => store(&live.checksum, 0..=BY_SPEED, number),
             Setting::Mapped => store(&self.mapped, 0..=1, number),
             Setting::MappedWait => store(&self.mapped_wait, MAPPED_WAIT, number),
-            Setting::Selective => store(&live.selective, 0..=1, number),
+            Setting::Selective => store(&live.selective, 0..=WITH_MASKS, number),
             Setting::Buffer(buffer, which) => store(
                 buffer(self),
                 which(Limits::MIN)..=which(Limits::max()),

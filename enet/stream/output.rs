@@ -365,7 +365,7 @@ pub(super) fn send_cookie(device: &Device, to: Mac, answer: Header, records: Opt
     // A cookie does not preserve the SYN's option for selective requests, so the answer does not
     // offer them.
     let config = esp::Config {
-        selective: false,
+        selective: esp::Selective::Never,
         ..NetState::of(device.net()).sysctl.config()
     };
     let options = Options::emit(esp::mss(device.mtu()), &config);

@@ -3,13 +3,13 @@
 //! A set of small numbers, which are distances from a sequence number.
 
 /// Number of words of a set.
-const WORDS: usize = 4;
+const WORDS: usize = 6;
 
 /// Number of bytes of a set.
 pub(super) const BYTES: usize = WORDS * 8;
 
 /// Exclusive upper bound of the numbers in a set.
-pub(super) const MOST: u16 = 256;
+pub(super) const MOST: u16 = 384;
 
 /// A set of numbers below [`MOST`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

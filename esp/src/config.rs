@@ -36,9 +36,31 @@ pub struct Config {
     pub retransmission_time_min: u32,
     /// The time, in milliseconds, for which a peer may be silent while it owes an answer.
     pub user_timeout: u32,
-    /// Whether the caller keeps packets that arrive out of order, and supports requests that name
-    /// packets: see [`Outcome::keep`](super::Outcome::keep).
-    pub selective: bool,
+    /// The connections whose packets the caller keeps if they arrive out of order.
+    pub selective: Selective,
+}
+
+/// The connections in which a host supports requests that name packets, and keeps packets that
+/// arrive out of order: see [`Outcome::keep`](super::Outcome::keep). A forger needs fewer frames
+/// for a connection that keeps packets, because more sequence numbers count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Selective {
+    /// None.
+    Never,
+    /// All connections.
+    Always,
+    /// Connections whose checksums have masks, which a forger would have to guess.
+    WithMasks,
+}
+
+impl From<bool> for Selective {
+    fn from(always: bool) -> Self {
+        if always {
+            Self::Always
+        } else {
+            Self::Never
+        }
+    }
 }
 
 impl Default for Config {
@@ -60,7 +82,7 @@ impl Config {
         // at 100 Mbit/s.
         retransmission_time_min: 10_000,
         user_timeout: 15_000,
-        selective: false,
+        selective: Selective::WithMasks,
     };
 
     /// Returns the window: at least one packet, and at most [`LARGEST_WINDOW`].

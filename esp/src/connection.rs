@@ -42,7 +42,7 @@
 //!   would hold it for ever. If the user has ended both halves, arriving data also ends the
 //!   connection with a RST, as in TCP.
 
-use super::config::{Config, Stats, LARGEST_WINDOW};
+use super::config::{Config, Selective, Stats, LARGEST_WINDOW};
 use super::cookie::MOST_WINDOW;
 use super::masks::Masks;
 use super::options::{Advertised, Options};
@@ -117,6 +117,8 @@ pub struct Connection {
     advertised: Option<Advertised>,
     /// Whether the peer's SYN or SYN|ACK allowed requests that name packets.
     peer_selective: bool,
+    /// Whether such requests need masks: see [`Selective::WithMasks`].
+    selective_needs_masks: bool,
     /// The user's value that overrides [`Config::user_timeout`], in milliseconds; 0 for none.
     user_timeout: u32,
     /// The maximum number of times that a SYN is sent.
@@ -152,6 +154,7 @@ impl Connection {
             config,
             advertised: None,
             peer_selective: false,
+            selective_needs_masks: false,
             user_timeout: 0,
             syn_tries: SYN_TRIES,
             sender: Sender::new(Seq(0)),
@@ -211,7 +214,6 @@ impl Connection {
             self.sender.may_skip();
         }
         self.peer_selective = options.selective;
-        self.negotiate_selective();
         if options.crowded {
             self.sender.set_crowded();
         }
@@ -222,12 +224,13 @@ impl Connection {
         }
     }
 
-    /// Enables requests that name packets, once both sides have advertised them.
+    /// Enables requests that name packets if both sides have advertised them, and if the connection
+    /// has the masks that this side needs.
     fn negotiate_selective(&mut self) {
         let ours = self.advertised.is_some_and(|told| told.selective);
-        if ours && self.peer_selective {
-            self.receiver.enable_selective();
-        }
+        let safe = !self.selective_needs_masks || self.is_masked();
+        self.receiver
+            .set_selective(ours && self.peer_selective && safe);
     }
 
     /// Takes the options of the peer's SYN or SYN|ACK. Call this if [`Outcome::answered`] is set.
@@ -296,13 +299,28 @@ impl Connection {
     /// Returns what each SYN or SYN|ACK of this connection advertises.
     pub fn advertised(&self) -> Advertised {
         let told = self.advertised;
-        told.unwrap_or_else(|| Advertised::of(&self.config))
+        told.unwrap_or_else(|| Advertised {
+            selective: self.offers_selective(),
+            ..Advertised::of(&self.config)
+        })
+    }
+
+    /// Returns whether this side offers requests that name packets.
+    fn offers_selective(&self) -> bool {
+        match self.config.selective {
+            Selective::Never => false,
+            Selective::Always => true,
+            Selective::WithMasks => self.has_checksums && self.nonce().is_some(),
+        }
     }
 
     /// Notes that a SYN or SYN|ACK is sent. Later ones repeat what the first one advertises, since
     /// the peer takes only one of them, and neither side knows which.
     pub(super) fn advertise(&mut self) {
         let told = self.advertised();
+        if self.advertised.is_none() {
+            self.selective_needs_masks = self.config.selective == Selective::WithMasks;
+        }
         self.advertised = Some(told);
         self.sender.advertise_grant(told.largest_grant);
         self.negotiate_selective();

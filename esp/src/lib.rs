@@ -40,7 +40,7 @@ mod timers;
 pub mod wire;
 
 pub use self::ack_queue::{AckQueue, Demand, List, Slot, Verdict};
-pub use self::config::{Config, Stats, LARGEST_GRANT};
+pub use self::config::{Config, Selective, Stats, LARGEST_GRANT};
 pub use self::connection::Connection;
 pub use self::options::{
     Advertised, InternetEnd, Mapped, Options, MAPPED_LEN, NONCE_LEN, OPTIONS_LEN, OPTIONS_MAX,

@@ -32,7 +32,7 @@
 //! own values. If a side omits the option for grants, records, capabilities or the nonce, it has
 //! none of these.
 
-use super::config::{Config, LARGEST_WINDOW};
+use super::config::{Config, Selective, LARGEST_WINDOW};
 use super::records::LEAST_RECORD;
 use super::wire::{MOST_NARROW, MOST_WIDE_START};
 
@@ -174,7 +174,7 @@ pub struct Advertised {
 }
 
 impl Advertised {
-    /// Returns what a host with the parameters `config` advertises.
+    /// Returns what a host with the parameters `config` advertises in a connection without masks.
     pub fn of(config: &Config) -> Self {
         Self {
             window: Window {
@@ -182,7 +182,7 @@ impl Advertised {
                 initial_ack_burst_length: config.initial_ack_burst_length,
             },
             largest_grant: config.largest_grant(),
-            selective: config.selective,
+            selective: config.selective == Selective::Always,
         }
     }
 }

@@ -77,7 +77,7 @@ pub(super) const REQUEST_INITIAL: Nanos = MILLISECOND;
 pub(super) const REQUEST_MAX: Nanos = 100 * MILLISECOND;
 
 /// Maximum time that a packet waits in the receiver's port behind packets of other connections.
-/// While such packets arrive, a probe is delayed by up to this time.
+/// While such packets arrive, a probe is delayed by up to this time, or less if the port is fast.
 pub(super) const PORT_DELAY: Nanos = 20 * MILLISECOND;
 
 /// Minimum time between challenge ACKs, as in Linux (`tcp_invalid_ratelimit`), so that forged

@@ -387,13 +387,19 @@ fn a_syn_ack_can_be_refused_by_a_host_that_has_forgotten_its_syn() {
 fn a_client_with_a_cookie_has_no_masks() {
     let mut client = End::client(100, BOTH[0]);
     let (syn, _) = client.send_all(0)[0];
-    let mut child = End::child(&syn, &client.options(), 200, BOTH[1]);
+    let told = Options {
+        selective: true,
+        ..client.options()
+    };
+    let mut child = End::child(&syn, &told, 200, BOTH[1]);
+    child.conn.use_checksums();
     let cookie = esp::cookie::answer_to(&syn, Seq(200));
     assert!(client
         .receive((cookie, 0), &Options::default(), 0)
         .is_some());
     assert!(!client.conn.has_masks());
     assert_eq!(child.send_all(0).len(), 1);
+    assert!(child.conn.advertised() != esp::Advertised::of(&Config::default()));
     let answer = client.send_all(0)[0];
     assert_eq!(answer.1, 0);
     // A packet that does not answer the SYN|ACK has no effect.
@@ -405,4 +411,13 @@ fn a_client_with_a_cookie_has_no_masks() {
         .receive(answer, &Options::default(), 0)
         .expect("taken");
     assert!(outcome.established && !child.conn.has_masks());
+    // Without masks, the child keeps no packets, although its SYN|ACK has offered it.
+    let later = Header {
+        seq: header.seq.add(2),
+        len: 7,
+        flags: flags::ACK,
+        ..header
+    };
+    let outcome = child.receive((later, 0), &Options::default(), 0);
+    assert!(outcome.is_some_and(|outcome| !outcome.keep));
 }

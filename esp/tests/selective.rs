@@ -3,7 +3,9 @@
 //! Tests of selective retransmission: packets that are kept because earlier ones are missing,
 //! requests that name the missing packets, and retransmissions of only these packets.
 
-use esp::{flags, Config, DropReason, Failure, Header, Options, Room, Seq, State, MISSING_MOST};
+use esp::{
+    flags, Config, DropReason, Failure, Header, Options, Room, Selective, Seq, State, MISSING_MOST,
+};
 use esp_testkit::pair::{bytes, Fate, Pair, A, B, MS, PORTS, S, US};
 use esp_testkit::Host;
 
@@ -12,7 +14,7 @@ const MSS: usize = 100;
 
 fn config() -> Config {
     Config {
-        selective: true,
+        selective: true.into(),
         ..Config::default()
     }
 }
@@ -23,7 +25,7 @@ fn pair_of(selective: [bool; 2]) -> Pair {
     let mut pair = Pair::new();
     for (side, selective) in pair.sides.iter_mut().zip(selective) {
         side.sends_options = true;
-        side.config.selective = selective;
+        side.config.selective = selective.into();
     }
     pair
 }
@@ -70,6 +72,47 @@ fn options_tell_whether_requests_may_name_packets() {
     assert!(told(&config()).selective && told(&config()).takes_skips);
     assert!(!told(&Config::default()).selective && told(&Config::default()).takes_skips);
     assert!(!Options::forgotten().selective);
+}
+
+/// Returns an open connection whose ends have these parameters. An end of `sums` has checksums and
+/// a nonce.
+fn pair_with(selective: [Selective; 2], sums: [bool; 2]) -> Pair {
+    let mut pair = Pair::new();
+    for ((side, selective), sums) in pair.sides.iter_mut().zip(selective).zip(sums) {
+        side.sends_options = true;
+        side.config.selective = selective;
+        side.nonce = sums.then_some(7);
+    }
+    pair.establish()
+}
+
+#[test]
+fn by_default_connections_with_masks_keep_packets_that_others_drop() {
+    use Selective::{Always, Never, WithMasks};
+    assert_eq!(Config::default().selective, WithMasks);
+    for (selective, sums, keeps) in [
+        ([WithMasks; 2], [true; 2], true),
+        ([WithMasks; 2], [false; 2], false),
+        ([WithMasks, Always], [true; 2], true),
+        ([WithMasks, Always], [false; 2], false),
+        ([Always, WithMasks], [false; 2], false),
+        // The peer's SYN|ACK offers such requests, but has no nonce.
+        ([WithMasks, Always], [true, false], false),
+        ([Always, Always], [true, false], true),
+        ([WithMasks, Never], [true; 2], false),
+        ([Never, Always], [true; 2], false),
+    ] {
+        for from in [A, B] {
+            let mut pair = pair_with(selective, sums);
+            pair.lose(from, 3);
+            let sent = pair.send(from, &bytes(20 * MSS, 1));
+            assert_eq!(sent, 20 * MSS);
+            pair.run_until(|pair| pair.sides[1 - from].received.len() == 20 * MSS);
+            let resent = pair.sides[from].conn().stats.pkt_rtx;
+            let what = format!("{selective:?}, checksums {sums:?}: {resent}");
+            assert_eq!(resent == 1, keeps, "{what}");
+        }
+    }
 }
 
 #[test]
@@ -519,6 +562,9 @@ fn an_empty_request_names_nothing() {
 /// packets.
 fn run(seed: u64) {
     let mut rng = fastrand::Rng::with_seed(seed);
+    // A third of the schedules has masks, and so windows of up to 2,040 packets.
+    let masks = seed % 3 == 0;
+    let mut wide = fastrand::Rng::with_seed(!seed);
     let mut pair = Pair::new();
     let records = rng.u8(..4) == 0;
     for side in &mut pair.sides {
@@ -528,9 +574,21 @@ fn run(seed: u64) {
             burst_length_max: if rng.bool() { 255 } else { 0 },
             initial_ack_burst_length: rng.u16(0..=burst),
             packets_to_ack: rng.u16(1..=burst),
-            selective: rng.u8(..4) > 0,
+            selective: (rng.u8(..4) > 0).into(),
             ..Config::default()
         };
+        if masks {
+            side.nonce = Some(wide.u32(..));
+            if wide.bool() {
+                side.config.burst_length = burst.min(255);
+                side.config.burst_length_max = 2040;
+                side.config.initial_ack_burst_length = side.config.initial_ack_burst_length.min(60);
+                side.config.packets_to_ack = side.config.packets_to_ack.min(255);
+            }
+            if wide.bool() {
+                side.config.selective = Selective::WithMasks;
+            }
+        }
         side.sends_options = records || rng.u8(..8) > 0;
         side.isn = Seq(rng.u16(..));
         side.records = records.then_some(65_536);
@@ -562,7 +620,11 @@ fn run(seed: u64) {
     let mut sent = [Vec::new(), Vec::new()];
     for n in 0..rng.u64(1..8) {
         let from = usize::from(rng.bool());
-        let message = bytes(rng.usize(1..60) * rng.usize(1..150), seed ^ n);
+        let mut message = bytes(rng.usize(1..60) * rng.usize(1..150), seed ^ n);
+        let burst = pair.sides[from].config.burst_length;
+        if masks && !records && burst > 8 && wide.u8(..4) == 0 {
+            message = bytes(wide.usize(1..200_000), seed ^ n);
+        }
         if records {
             let now = pair.now;
             let message = message[..message.len().min(4_000)].to_vec();
@@ -570,8 +632,8 @@ fn run(seed: u64) {
                 sent[from].extend(message);
             }
         } else {
-            pair.send(from, &message);
-            sent[from].extend(message);
+            let queued = pair.send(from, &message);
+            sent[from].extend(&message[..queued]);
         }
         pair.run_for(rng.u64(..300) * US);
         if told && rng.u8(..20) == 0 {

@@ -47,7 +47,7 @@ impl Host for Station {
 impl Station {
     fn new() -> Self {
         let config = Config {
-            selective: true,
+            selective: true.into(),
             ..Config::default()
         };
         let mut socket = Socket::new(config, PAYLOAD, 1 << 20);

@@ -41,7 +41,7 @@ fn path(latency: Nanos, spacing: Nanos, ends: Ends) -> Pair {
 /// Returns the default parameters, with selective retransmission or without.
 fn with_selective(selective: bool) -> Config {
     Config {
-        selective,
+        selective: selective.into(),
         ..DEFAULT
     }
 }
@@ -406,7 +406,7 @@ fn the_window_narrows_before_a_request_uses_the_turn() {
 
 #[test]
 fn a_rare_loss_bounds_a_wide_window_for_as_long_as_a_narrow_one() {
-    let mut pair = long_path([(DEFAULT, true); 2]);
+    let mut pair = long_path([(with_selective(false), true); 2]);
     send(&mut pair, 24_000);
     assert!(largest(&pair) > 1_600);
     pair.restart_log();
@@ -532,4 +532,25 @@ fn a_sender_takes_no_larger_window_than_it_told() {
     pair.sides[A].config = DEFAULT;
     pair.sides[A].conn().set_config(DEFAULT);
     assert_eq!(after_wide_grant(&mut pair), 1_000);
+}
+
+/// A round trip of 16 us holds 130 packets at 100 Gbit/s.
+#[test]
+fn missing_packets_let_a_window_hold_what_the_receiver_keeps_for_a_while() {
+    for (selective, most) in [(false, 255), (true, 380)] {
+        let mut pair = path(8 * US, 123, [(with_selective(selective), true); 2]);
+        send(&mut pair, 8_000);
+        pair.lose(A, 1_000);
+        send(&mut pair, 8_000);
+        assert_eq!(largest(&pair), 255, "{selective}");
+        for nth in 0..5 {
+            pair.lose(A, 1_000 + 300 * nth);
+        }
+        send(&mut pair, 8_000);
+        assert_eq!(largest(&pair), most, "{selective}");
+        pair.restart_log();
+        send(&mut pair, 8_000);
+        let last = grants(&pair).last().map(|grant| grant.window);
+        assert!(last <= Some(255), "{selective}: {last:?}");
+    }
 }

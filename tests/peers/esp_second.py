@@ -203,7 +203,7 @@ class Connection:
         if before(number, self.expected):
             return self.acknowledge()
         if number != self.expected:
-            if self.names and (number - self.expected) & 0xFFFF < 256:
+            if self.names and (number - self.expected) & 0xFFFF < 384:
                 self.kept[number] = flags, payload
             return self.ask()
         self.take_expected(flags, payload)

@@ -432,9 +432,10 @@ function esp.dissector(tvb, pinfo, root)
     local skipped = length == 0 and flags & ~CRC == ACK | RRQ | TXS
     -- The payload has a bit for each missing packet. From a host that reports no version the
     -- payload would be data, but no such host is expected here.
+    local names = length > 0 and flags & ~CRC == ACK | RRQ | TXS
     local named = {}
-    if length > 0 and flags & ~CRC == ACK | RRQ | TXS then
-        for at = 0, math.min(length, 32, tvb:captured_len() - header) * 8 - 1 do
+    if names then
+        for at = 0, math.min(length, 48, tvb:captured_len() - header) * 8 - 1 do
             if tvb(header + at // 8, 1):uint() >> at % 8 & 1 ~= 0 then
                 named[#named + 1] = (ack + at) & 0xffff
             end
@@ -442,7 +443,7 @@ function esp.dissector(tvb, pinfo, root)
     end
     local talk, forward = conversation(esp, pinfo, srcport, dstport)
     if not pinfo.visited then
-        local again, lost = follow(talk[forward], flags, seq, #named > 0 and 0 or length)
+        local again, lost = follow(talk[forward], flags, seq, names and 0 or length)
         local there = math.min(length, tvb:captured_len() - header)
         if has(flags, SYN) and not again then
             talk[forward].wide = there > 0 and takes_wide(tvb(header, there):tvb())
@@ -514,7 +515,7 @@ function esp.dissector(tvb, pinfo, root)
         bits:add_proto_expert_info(esp_experts.reset)
     end
     if #named > 0 then
-        tree:add(esp_fields.named, tvb(header, math.min(length, 32, tvb:captured_len() - header)))
+        tree:add(esp_fields.named, tvb(header, math.min(length, 48, tvb:captured_len() - header)))
         bits:add_proto_expert_info(esp_experts.request, "Requests " .. table.concat(named, ", "))
     elseif has(flags, RRQ) and not (grant or skip or skipped) then
         bits:add_proto_expert_info(esp_experts.request, string.format("Requests all packets from %d on", ack))

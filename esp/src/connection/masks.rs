@@ -28,12 +28,18 @@ impl Connection {
         self.note_masks();
     }
 
+    /// Returns whether a forger would have to guess the masks of checksums.
+    pub(super) fn is_masked(&self) -> bool {
+        self.has_checksums && self.masks.are_enabled()
+    }
+
     /// Tells both halves whether a forger would have to guess the masks of checksums. If not, no
-    /// window is larger than 255 packets.
+    /// window is larger than 255 packets, and requests may not name packets.
     pub(super) fn note_masks(&mut self) {
-        let safe = self.has_checksums && self.masks.are_enabled();
+        let safe = self.is_masked();
         self.sender.set_safe(safe);
         self.receiver.set_safe(safe);
+        self.negotiate_selective();
     }
 
     /// Returns whether checksums have masks, because both sides sent a nonce.

@@ -18,6 +18,11 @@
 //!   [`Connection::use_checksums`](super::super::Connection::use_checksums).
 //! * A loss shows that a queue on the path, of a device or a port, is too small for the window. So
 //!   a loss reduces the window by a quarter, and bounds the next [`LEASE`] windows.
+//! * A hole closes the window until the acknowledgement of its retransmission arrives. So while
+//!   packets go missing again and again, a lone sender whose packets the receiver keeps may have a
+//!   window of [`MOST_LOSSY`] packets, even if a round trip holds fewer. Only packets that go
+//!   missing in a window of at most [`MOST_NARROW`] packets have this effect: others may be missing
+//!   because the larger window did not fit a queue on the path.
 //! * The ACK queue of the device decides how many packets may follow an announcement. These packets
 //!   do not wait for a turn. So the ACK queue allows all senders together no more of them than the
 //!   buffer of a small port holds.
@@ -28,10 +33,11 @@
 //!   are repeated in the same way. Otherwise the sender would keep its last window for ever.
 
 use super::super::ack_queue::{least_time, on_wire, Port, RateSample};
+use super::super::bits::MOST;
 use super::super::config::{Config, LARGEST_WINDOW};
 use super::super::options::{Options, Window};
 use super::super::outcome::Room;
-use super::super::timers::{Nanos, MICROSECOND};
+use super::super::timers::{Nanos, MICROSECOND, PORT_DELAY};
 use super::super::wire::{Grant, MOST_NARROW};
 use super::delay_based::DelayBased;
 
@@ -60,6 +66,17 @@ const PACE_PACKETS: u16 = 16;
 /// windows of at most [`MOST_NARROW`] packets. Then larger windows are tried again, because packets
 /// of other connections may have filled the buffers.
 const LEASE: u32 = 256;
+
+/// The largest window on a short path while packets go missing: the receiver keeps all packets that
+/// the sender may send after a hole.
+const MOST_LOSSY: u16 = Grant::rounded(MOST - 1);
+
+/// After this many requests for missing packets, each less than [`LOSS_MEMORY`] turns after the one
+/// before, windows may have [`MOST_LOSSY`] packets.
+const LOSSES: u8 = 4;
+
+/// Number of packets that the buffer of a port holds, at most.
+const PORT_PACKETS: Nanos = 4096;
 
 /// The minimum window, in packets, once losses have shown that the path is shared.
 const LEAST: u16 = 2;
@@ -194,6 +211,8 @@ pub(super) struct Grants {
     safe: bool,
     /// Whether the sender's announcements are short when nothing may follow them.
     short: bool,
+    /// Whether the receiver keeps packets that arrive out of order.
+    keeps: bool,
     /// The granted window; 0 while the sender uses its own window.
     window: u16,
     /// Number of packets that may follow an announcement, once the ACK queue has decided.
@@ -236,6 +255,10 @@ pub(super) struct Grants {
     shared_turns: u8,
     /// Number of turns until missing packets are forgotten.
     loss_memory: u8,
+    /// Number of requests for missing packets until these are forgotten.
+    losses: u8,
+    /// Number of turns in which windows may have [`MOST_LOSSY`] packets.
+    lossy_turns: u8,
     /// Whether the receiver may acknowledge late: see [`is_near`](Self::is_near).
     near: bool,
     /// The last rate measurement, until the ACK queue takes it.
@@ -331,11 +354,34 @@ impl Grants {
         self.port = port;
     }
 
+    /// Sets whether the receiver keeps packets that arrive out of order.
+    pub(super) fn set_keeps(&mut self, keeps: bool) {
+        self.keeps = keeps;
+    }
+
     /// Notes that packets are missing.
     #[inline]
     pub(super) fn note_missing(&mut self) {
         self.loss_memory = LOSS_MEMORY;
         self.near = false;
+        if self.keeps && self.window <= MOST_NARROW {
+            self.losses = self.losses.saturating_add(1);
+            if self.losses >= LOSSES {
+                self.lossy_turns = LOSS_MEMORY;
+            }
+        }
+    }
+
+    /// Returns whether the window is larger than usual because packets go missing.
+    #[inline]
+    pub(super) fn is_lossy(&self) -> bool {
+        self.lossy_turns > 0 && self.window > MOST_NARROW
+    }
+
+    /// Returns how long packets of other connections may delay a packet in the receiver's port.
+    pub(super) fn port_delay(&self) -> Nanos {
+        let buffer = self.pace.map(|pace| pace.saturating_mul(PORT_PACKETS));
+        buffer.map_or(PORT_DELAY, |time| time.clamp(PORT_DELAY / 20, PORT_DELAY))
     }
 
     /// Returns whether at the last turn the round trip was at most a third of [`SPAN`], and no
@@ -356,7 +402,14 @@ impl Grants {
         }
         let floor = self.floor.of(config);
         if window > floor {
-            self.ceiling = (window / 4 * 3).max(floor);
+            let most = if self.is_lossy() {
+                // The window was larger than usual, and a queue on the path was too small for it.
+                MOST_NARROW
+            } else {
+                window
+            };
+            self.lossy_turns = 0;
+            self.ceiling = (window / 4 * 3).min(most).max(floor);
             self.lease = LEASE.saturating_mul(window.min(MOST_NARROW).into());
         }
     }
@@ -460,6 +513,7 @@ impl Grants {
                 largest: self.largest,
                 safe: self.safe,
                 short: self.short,
+                keeps: self.keeps,
                 repeats: self.repeats,
                 port: self.port,
                 ..Self::default()
@@ -497,6 +551,10 @@ impl Grants {
         let resumed = self.take_resumed();
         let window = self.window(config);
         self.loss_memory = self.loss_memory.saturating_sub(1);
+        self.lossy_turns = self.lossy_turns.saturating_sub(1);
+        if self.loss_memory == 0 {
+            self.losses = 0;
+        }
         self.near = self.loss_memory == 0 && self.delay_based.is_near(SPAN / 3);
         if !config.is_adaptive() {
             return;
@@ -522,7 +580,11 @@ impl Grants {
             None
         };
         if by_time.is_some() || !at_once {
-            self.shared_turns = if at_once && self.is_behind_others(window) {
+            // If the link's speed is unknown and packets arrive in batches, `pace` is too short.
+            // Then late packets cause such times and gaps, too. So missing packets have to show
+            // in addition that windows are too large.
+            let knows_pace = self.port.link > 0 || self.loss_memory > 0;
+            self.shared_turns = if at_once && knows_pace && self.is_behind_others(window) {
                 let between = train.is_some_and(|train| self.has_others_between(train));
                 self.shared_turns.saturating_add(between.into())
             } else {
@@ -560,6 +622,7 @@ impl Grants {
             .min(most_of_port)
             .clamp(window / 2, window.saturating_mul(2))
             .min(most)
+            .min(self.most_kept())
             .max(floor);
         self.wanted = Grant::rounded(wanted);
         let fit = self.half.checked_div(self.packet).unwrap_or(u32::MAX);
@@ -591,6 +654,19 @@ impl Grants {
         }
         // No window exceeds this, because each one is rounded.
         Grant::rounded(most)
+    }
+
+    /// Returns the largest window while packets go missing and the receiver keeps those after them:
+    /// [`MOST_LOSSY`], or a round trip of packets if these are more. After a go-back all packets of
+    /// a window leave at once, so a larger one might overflow a queue on the path again.
+    fn most_kept(&self) -> u16 {
+        if !self.keeps || self.loss_memory == 0 {
+            return u16::MAX;
+        }
+        let least = self.least_time().unwrap_or(Nanos::MAX);
+        let packets = self.pace.and_then(|pace| least.checked_div(pace));
+        let packets = packets.and_then(|packets| u16::try_from(packets).ok());
+        packets.unwrap_or(u16::MAX).max(MOST_LOSSY)
     }
 
     /// Returns whether the first packet of the last turn arrived later than the packets of its own
@@ -660,7 +736,12 @@ impl Grants {
             // There, the time from a turn to its first packet decides on larger windows.
             MOST_NARROW
         } else {
-            arrive(least.saturating_add(least / 2)).max(MOST_NARROW)
+            let usual = if self.lossy_turns > 0 {
+                MOST_LOSSY
+            } else {
+                MOST_NARROW
+            };
+            arrive(least.saturating_add(least / 2)).max(usual)
         };
         Some(packets.max(self.port.least).min(wide))
     }

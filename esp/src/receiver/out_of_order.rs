@@ -5,9 +5,9 @@
 //! packets](super::super::wire::Header::names_missing). The caller stores the packets. This file
 //! records the kept and the missing packets, and decides when to request the missing ones.
 //!
-//! * The caller keeps a packet whose number is within a window and less than 256 after the expected
-//!   one, if the receive buffer has room. A kept packet is not acknowledged, so it may be dropped
-//!   at any time. When the hole is filled, the caller delivers the packet as if it had just
+//! * The caller keeps a packet whose number is within a window and less than [`MOST`] after the
+//!   expected one, if the receive buffer has room. A kept packet is not acknowledged, so it may be
+//!   dropped at any time. When the hole is filled, the caller delivers the packet as if it had just
 //!   arrived. So TXS, TXF, records and the FIN take effect in order.
 //! * A missing packet counts as *lost* in three cases. The first is that [`REORDERING`] later
 //!   packets have arrived. The second is that the packet was found missing a quarter of a round
@@ -21,13 +21,15 @@
 //!   like any acknowledgement that opens a window. A named packet counts as lost again if it does
 //!   not arrive within a round trip and the usual variation of round trips. It also counts as lost
 //!   again if a packet of a later request arrives first.
-//! * A request names packets less than 256 after the expected one, and the caller keeps no others.
-//!   If a long transmission has more packets in flight, those from there on are dropped. So the
-//!   receiver then requests all packets from the expected one on: named one set after the other,
-//!   the dropped packets would take a round trip for each set.
+//! * A request names packets less than [`MOST`] after the expected one, and the caller keeps no
+//!   others. If a long transmission has more packets in flight, those from there on are dropped. So
+//!   the receiver then requests all packets from the expected one on: named one set after the
+//!   other, the dropped packets would take a round trip for each set.
 //! * If a window loses more than one packet in [`MAX_LOSS_SHARE`], the window is too large for a
 //!   queue on the path. Fewer losses are transmission errors and leave the window as it is. Of a
 //!   window of more than [`MOST`] packets, as many are looked at, because no request names others.
+//!   A window that is larger only because packets go missing counts as too large after half as many
+//!   losses.
 
 use super::super::bits::{Bits, BYTES, MOST};
 use super::super::config::Config;
@@ -155,6 +157,9 @@ impl OutOfOrder {
             return true;
         }
         if answers {
+            // If an earlier request has also named the packet, this time may be too short. Then
+            // packets are requested twice until the mean has grown. Longer waits instead would
+            // make streams that lose much on a shared path yield to the others.
             self.answer_rtt
                 .sample(now.saturating_sub(self.last_request));
         }
@@ -196,10 +201,11 @@ impl OutOfOrder {
 }
 
 impl Receiver {
-    /// Notes that both ends support requests that name packets. From now on, the caller keeps
-    /// packets that arrive out of order.
-    pub(in super::super) fn enable_selective(&mut self) {
-        self.out_of_order.enabled = true;
+    /// Sets whether the caller keeps packets that arrive out of order, because both ends support
+    /// requests that name packets. Called during the handshake.
+    pub(in super::super) fn set_selective(&mut self, selective: bool) {
+        self.out_of_order.enabled = selective;
+        self.grants.set_keeps(selective);
     }
 
     /// Returns whether both ends support requests that name packets.
@@ -432,6 +438,7 @@ impl Receiver {
     ) -> Option<u32> {
         let wanted = self.out_of_order.wanted();
         if wanted.is_empty() {
+            self.out_of_order.newly_named = Bits::default();
             return None;
         }
         self.out_of_order.newly_named = wanted.without(self.out_of_order.requested);
@@ -501,7 +508,12 @@ impl Receiver {
             self.out_of_order.lost_in_window = 0;
         }
         self.out_of_order.lost_in_window = self.out_of_order.lost_in_window.saturating_add(packets);
-        if self.out_of_order.lost_in_window > window / MAX_LOSS_SHARE {
+        let share = if self.grants.is_lossy() {
+            2 * MAX_LOSS_SHARE
+        } else {
+            MAX_LOSS_SHARE
+        };
+        if self.out_of_order.lost_in_window > window / share {
             self.samples.lost = true;
             self.grants.on_loss(config);
         }
@@ -522,6 +534,15 @@ impl Receiver {
         !self.out_of_order.active
             || self.out_of_order.lost_below == 0
             || self.out_of_order.last_named.has(0)
+    }
+
+    /// Returns whether an earlier request has named the expected packet. If so, the packet may
+    /// arrive in answer to either request (Karn's rule).
+    pub(super) fn names_expected_again(&self) -> bool {
+        self.out_of_order.active
+            && self.out_of_order.lost_below > 0
+            && self.out_of_order.last_named.has(0)
+            && !self.out_of_order.newly_named.has(0)
     }
 
     /// Returns the time from which missing packets count as lost, or as lost again, if any are

@@ -21,14 +21,14 @@
 //!   ([`PeerWindow`](super::super::peer_window::PeerWindow)).
 //! * While packets of other connections arrive at the device, packets of this connection may be
 //!   queued behind them in the switch port. So the timer's time is counted from the last arrival of
-//!   any packet, which postpones its expiry by at most [`PORT_DELAY`].
+//!   any packet. This postpones its expiry by at most the time that a port's buffer takes to leave.
 
 use super::super::ack_queue::RoundTrip;
 use super::super::config::Config;
 use super::super::rtt::{doubled, Rtt};
 use super::super::seq::Seq;
 use super::super::timers::{
-    earlier, from_micros, is_due, Nanos, PORT_DELAY, REQUEST_INITIAL, REQUEST_MAX, RETRANSMIT_MAX,
+    earlier, from_micros, is_due, Nanos, REQUEST_INITIAL, REQUEST_MAX, RETRANSMIT_MAX,
 };
 use super::{AckKind, Due, Receiver, Request, Turn};
 
@@ -154,12 +154,12 @@ impl Receiver {
     }
 
     /// Starts to measure the time from an acknowledgement of the kind `kind`, which is sent now, to
-    /// the first packet that it allows. Only acknowledgements that get a turn, and requests that
-    /// name the expected packet, are measured.
+    /// the first packet that it allows. Only acknowledgements that get a turn are measured, and
+    /// requests that are the first to name the expected packet.
     #[inline]
     pub(super) fn time(&mut self, kind: AckKind, now: Nanos) {
         if kind == AckKind::Request && self.names_expected() {
-            self.timed = Some(Timed {
+            self.timed = (!self.names_expected_again()).then_some(Timed {
                 seq: self.expected,
                 sent_at: now,
                 probed: now,
@@ -197,7 +197,7 @@ impl Receiver {
         if !runs {
             return None;
         }
-        let latest = self.last_progress.saturating_add(PORT_DELAY);
+        let latest = self.last_progress.saturating_add(self.grants.port_delay());
         let from = self.last_device_rx.max(self.last_progress).min(latest);
         let mut patience = self.patience(config, rtt);
         if self.turnaround.smoothed() == 0 {

@@ -3,8 +3,9 @@
 //! Selective retransmission: only the packets that the peer names as missing are retransmitted.
 //!
 //! Requests are untrusted. Numbers that were not sent, or are outside the window, are ignored, and
-//! no packet is retransmitted twice within a round trip. So a forged request of this kind costs no
-//! more than a forged request that makes the sender go back to the first packet.
+//! no packet is retransmitted twice by name within the guard time. Requests without names are
+//! limited separately. So forged requests of both kinds together cost the window and
+//! [`MOST`](super::super::bits::MOST) packets in that time.
 
 use super::super::bits::Bits;
 use super::super::config::Config;

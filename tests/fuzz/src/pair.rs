@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use arbitrary::{Arbitrary, Result, Unstructured};
-use esp::{flags, Config, DropReason, Header, Nanos, Seq};
+use esp::{flags, Config, DropReason, Header, Nanos, Selective, Seq};
 
 use esp_testkit::pair::{bytes, Fate, Pair, A, B, MS, US};
 
@@ -60,7 +60,11 @@ impl Host {
             initial_ack_burst_length: u16::from(self.initial % 8).min(self.burst()),
             packets_to_ack: (u16::from(self.to_ack % 48) + 1).min(self.burst()),
             round_trip_time: u32::from(self.round_trip) % 5_000,
-            selective: self.to_ack >= 64,
+            selective: match self.to_ack {
+                0..32 => Selective::Never,
+                32..64 => Selective::WithMasks,
+                64.. => Selective::Always,
+            },
             ..Config::default()
         }
     }

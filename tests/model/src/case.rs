@@ -254,7 +254,7 @@ impl fmt::Display for Case {
             for (config, host) in configs.iter().zip(["receiver", "senders"]) {
                 writeln!(
                     f,
-                    "{host}: burst_length {} packets_to_ack {} initial_ack_burst_length {} round_trip_time {} selective {}",
+                    "{host}: burst_length {} packets_to_ack {} initial_ack_burst_length {} round_trip_time {} selective {:?}",
                     config.burst_length, config.packets_to_ack, config.initial_ack_burst_length, config.round_trip_time, config.selective,
                 )?;
             }

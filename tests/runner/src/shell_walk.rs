@@ -50,7 +50,7 @@ const ALSO: &[&str] = &[
     "/share/hello b 2806 | grep -x hello",
     "b sh -c 'echo 1 >/proc/sys/esp/selective'",
     "b sysctl -n esp.selective | grep -x 1",
-    "sysctl -n esp.selective | grep -x 0",
+    "sysctl -n esp.selective | grep -x 2",
     "sysctl -n esp.mapped_wait | grep -x 100000",
     "b sysctl -n esp.mapped_wait | grep -x 100000",
     "enet run --by bpf --require -- true",

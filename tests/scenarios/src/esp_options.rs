@@ -16,6 +16,7 @@ scenarios! {
     direct mtu_of_9000_and_of_1500_talk_at_1500_both_ways = unequal_mtus;
     direct mtu_of_a_peer_is_known_behind_a_cookie = behind_a_cookie;
     direct esp_options_are_told_by_both_sides = on_the_wire;
+    direct esp_options_offer_selective_retransmission_with_masks = selective;
     direct esp_options_of_any_form_open_a_connection = any_form;
     direct esp_options_of_windows_spare_the_first_wait = unequal_windows;
     direct esp_second_implementation_connects_both_ways = second_implementation, within(290);
@@ -159,7 +160,7 @@ fn behind_a_cookie(lab: &Lab) -> Outcome {
 /// Waits for a packet with `flags`, and returns the options that follow its header.
 fn told(wire: &PacketSocket, flags: u8) -> Result<Vec<u8>> {
     let frame = wire.wait_for(patience(), |frame| {
-        EspHeader::of_frame(frame).is_some_and(|header| header.flags == flags)
+        EspHeader::of_frame(frame).is_some_and(|header| header.flags & 0x7f == flags)
     })?;
     let header = EspHeader::of_frame(&frame).context("no ESP")?;
     let end = ESP_HEADERS + usize::from(header.length);
@@ -195,6 +196,40 @@ fn on_the_wire(lab: &Lab) -> Outcome {
         ),
         "SYN|ACK {answer:02x?}"
     );
+    Ok(())
+}
+
+/// By default (`selective` 2) a host offers requests that name packets if the SYN has a checksum,
+/// and answers such a SYN likewise. With 0 it never does, with 1 always.
+fn selective(lab: &Lab) -> Outcome {
+    let [at_a, at_b] = [lab.a.packets(ETH_P_ESP)?, lab.b.packets(ETH_P_ESP)?];
+    let offers = |wire: &PacketSocket, flags: u8| -> Result<bool> {
+        let told = told(wire, flags)?;
+        let capabilities = told.windows(4).find(|option| option[..2] == [10, 2]);
+        Ok(capabilities.context("no capabilities")?[3] & 2 != 0)
+    };
+    for (number, ([a, b], checksum, expected)) in (0..).zip([
+        ([2, 2], [0, 0], [false, false]),
+        ([2, 2], [1, 0], [true, true]),
+        ([2, 2], [0, 1], [false, true]),
+        ([2, 0], [1, 0], [true, false]),
+        ([2, 1], [0, 0], [false, true]),
+        ([1, 2], [0, 0], [true, false]),
+        ([0, 2], [1, 0], [false, true]),
+    ]) {
+        let [here, there] = [&lab.a, &lab.b].map(|host| Knobs(&host.namespace));
+        here.set("selective", a)?;
+        there.set("selective", b)?;
+        here.set("checksum", checksum[0])?;
+        there.set("checksum", checksum[1])?;
+        let _pair = lab.esp_pair(890 + number)?;
+        let offered = [
+            offers(&at_b, flag::SYN)?,
+            offers(&at_a, flag::SYN | flag::ACK)?,
+        ];
+        let what = format!("selective {a} and {b}, checksum {checksum:?}");
+        same(offered, expected, &what)?;
+    }
     Ok(())
 }
 

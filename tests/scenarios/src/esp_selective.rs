@@ -188,7 +188,7 @@ fn mixed(lab: &Lab) -> Outcome {
     ])?;
     let load = Load::of(1 << 20, 1 << 16, 17);
     let mut port = 966;
-    for [a, b] in [[0, 0], [0, 1], [1, 0], [1, 1]] {
+    for [a, b] in [[0, 0], [0, 1], [1, 0], [1, 1], [2, 2], [1, 2], [2, 1]] {
         Knobs(&lab.a.namespace).set("selective", a)?;
         Knobs(&lab.b.namespace).set("selective", b)?;
         for checksum in [0, 1] {

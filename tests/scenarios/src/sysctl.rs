@@ -38,7 +38,7 @@ const DEFAULTS: [(&str, u32); 11] = [
     ("checksum", 2),
     ("mapped", 1),
     ("mapped_wait", 1000),
-    ("selective", 0),
+    ("selective", 2),
 ];
 
 /// For each buffer: its file, its name in `net.core`, and its socket option.
@@ -150,7 +150,7 @@ fn ranges() -> Outcome {
     spans(knobs, "checksum", 0, 2)?;
     spans(knobs, "mapped", 0, 1)?;
     spans(knobs, "mapped_wait", 0, 100_000)?;
-    spans(knobs, "selective", 0, 1)?;
+    spans(knobs, "selective", 0, 2)?;
     for (name, core_name, option) in BUFFERS {
         // The file's least value is the size that the core sets when `setsockopt` asks for the
         // smallest size.

@@ -74,12 +74,14 @@ impl Fabric {
         esp: impl Fn(usize) -> Config,
     ) -> Self {
         let host = |(number, peers): (usize, &Vec<End>)| {
+            let rate = setup.conditions.rate_of(number as u32, setup.rate);
             let config = HostConfig {
                 esp: esp(number),
                 mss: setup.mss(),
                 receive_buffer: setup.receive_buffer,
                 // The default of the setting `checksum`.
                 checksums: setup.rate.bits >= CHECKSUM_RATE,
+                link: (rate.bits / 1_000_000) as u32,
             };
             Host::new(peers.iter().map(|(host, _)| u64::from(*host)), config)
         };

@@ -30,6 +30,8 @@ pub struct HostConfig {
     pub receive_buffer: u32,
     /// Whether packets have checksums with masks. Their bytes are not simulated.
     pub checksums: bool,
+    /// The speed of the host's link, in Mbit/s, which its card tells; 0 if the card tells none.
+    pub link: u32,
 }
 
 /// A packet on its way. It has the positions of its bytes instead of the bytes.
@@ -160,9 +162,11 @@ pub struct Host {
 impl Host {
     /// Creates a host with a connection to each of the `peers`. The connections are not open yet.
     pub fn new(peers: impl Iterator<Item = u64>, config: HostConfig) -> Self {
+        let mut device = Device::default();
+        device.queue.set_link(config.link);
         Self {
             endpoints: peers.map(|peer| Endpoint::new(peer, config)).collect(),
-            device: Device::default(),
+            device,
             now: 0,
             turns: 0,
             most_waiting: 0,

@@ -101,7 +101,6 @@ impl From<Parameters> for Config {
             initial_ack_burst_length: parameters.initial_ack_burst_length,
             packets_to_ack: parameters.packets_to_ack,
             round_trip_time: parameters.round_trip_time,
-            selective: true,
             ..Self::default()
         }
     }

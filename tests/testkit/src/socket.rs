@@ -10,8 +10,8 @@ use std::collections::VecDeque;
 use esp::ack_queue::SHORT;
 use esp::records::Part;
 use esp::{
-    flags, Advertised, Config, Connection, Failure, Header, Nanos, Options, Outcome, Room, Seq,
-    Slot, State, Transmit, MISSING_MOST, OPTIONS_LEN,
+    flags, Advertised, Config, Connection, Failure, Header, Nanos, Options, Outcome, Room,
+    Selective, Seq, Slot, State, Transmit, MISSING_MOST, OPTIONS_LEN,
 };
 
 use crate::payload::Payload;
@@ -227,7 +227,11 @@ impl<P: Payload> Socket<P> {
     /// that both ends must agree on are off.
     fn negotiable(&self) -> Config {
         Config {
-            selective: self.config.selective && self.sends_options,
+            selective: if self.sends_options {
+                self.config.selective
+            } else {
+                Selective::Never
+            },
             ..self.config
         }
     }
@@ -441,7 +445,10 @@ impl<P: Payload> Socket<P> {
             .partition_point(|kept| kept.header.seq.before(packet.header.seq));
         self.kept.insert(place, packet.clone());
         self.charge_kept();
-        assert!(self.kept.len() <= 255, "no more than a window is kept");
+        assert!(
+            self.kept.len() < 8 * MISSING_MOST,
+            "no more than a window is kept"
+        );
     }
 
     /// Removes and returns the first out-of-order packet if it is next in order now.

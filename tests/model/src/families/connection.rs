@@ -397,7 +397,7 @@ pub fn selective(scale: Scale) -> Family {
                         let sender = closes(close, writes(messages));
                         cases.push(Case {
                             configs: ends.map(|selective| Config {
-                                selective,
+                                selective: selective.into(),
                                 ..config
                             }),
                             reports_windows: true,
