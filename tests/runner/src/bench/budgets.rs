@@ -236,7 +236,8 @@ pub fn table(figures: &[Figure], verdicts: &[Verdict]) -> String {
          jumbo- is with an MTU of 9000; cut- is on a link without segmentation offload, and joined- on one where the receiver\n\
          has GRO; checksum- is with esp.checksum. kernel- is the part that the kernel executes, softirq- the part of that in softirqs. Ratios are to TCP, to\n\
          packet sockets, to the same with the usual MTU, and of a transport that sends by MSG_ZEROCOPY or splice to the same that\n\
-         copies. In brackets the budgets.\n\n",
+         copies. lossy- is on a cut link that loses one packet of a thousand, late- on one that delays one of a hundred by 20 us. In\n\
+         brackets the budgets.\n\n",
     );
     let _ = writeln!(
         text,

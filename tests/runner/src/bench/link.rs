@@ -28,6 +28,14 @@ pub enum Link {
     Virtio,
     /// Like `Virtio`, but the receiver joins packets.
     VirtioJoined,
+    /// Like `Cut`, but one packet of a thousand is lost.
+    Lossy,
+    /// Like `Cut`, but one packet of a hundred is late, so that others overtake it.
+    Late,
+    /// Like `Virtio`, with the losses of `Lossy`.
+    VirtioLossy,
+    /// Like `Virtio`, with the late packets of `Late`.
+    VirtioLate,
 }
 
 /// The wire between two devices of the guest, which `Virtio` and `VirtioJoined` use.
@@ -41,20 +49,30 @@ const VIRTIO: &str = "{ ip -n b link show eth1 >/dev/null 2>&1 || { modprobe vir
     ip -n a link set eth0 up && ip -n b link set eth1 up && sleep 3; }; }";
 
 impl Link {
+    /// Returns whether the hosts have virtio-net devices.
+    fn is_virtio(self) -> bool {
+        matches!(
+            self,
+            Self::Virtio | Self::VirtioJoined | Self::VirtioLossy | Self::VirtioLate
+        )
+    }
+
     /// Returns the client's device and the server's.
     fn devices(self) -> [&'static str; 2] {
-        match self {
-            Self::Virtio | Self::VirtioJoined => ["eth0", "eth1"],
-            _ => ["veth0", "veth0"],
+        if self.is_virtio() {
+            ["eth0", "eth1"]
+        } else {
+            ["veth0", "veth0"]
         }
     }
 
     /// Returns the options with which netgauge's client reaches the server (see `guest/init`).
     pub fn to_server(self) -> String {
         let [device, _] = self.devices();
-        let address = match self {
-            Self::Virtio | Self::VirtioJoined => "10.0.1.2",
-            _ => "10.0.0.2",
+        let address = if self.is_virtio() {
+            "10.0.1.2"
+        } else {
+            "10.0.0.2"
         };
         format!("--connect {address} --interface {device}")
     }
@@ -72,10 +90,10 @@ impl Link {
         const CUT: &str = "tso off gso off tx-sctp-segmentation off";
         match self {
             Self::Usual | Self::Jumbo | Self::Summed => [WHOLE, "gro off"],
-            Self::Cut => [CUT, "gro off"],
+            Self::Cut | Self::Lossy | Self::Late => [CUT, "gro off"],
             Self::Joined | Self::SummedJoined => [CUT, "gro on"],
             // Only GRO is set, because the guest's virtio-net devices cannot segment packets.
-            Self::Virtio => ["gro off"; 2],
+            Self::Virtio | Self::VirtioLossy | Self::VirtioLate => ["gro off"; 2],
             Self::VirtioJoined => ["gro on"; 2],
         }
     }
@@ -90,6 +108,16 @@ impl Link {
     /// Returns the value of `esp.checksum`.
     fn checksum(self) -> u8 {
         matches!(self, Self::Summed | Self::SummedJoined).into()
+    }
+
+    /// Returns the faults of the link from the client to the server, as arguments of netem.
+    fn faults(self) -> Option<&'static str> {
+        match self {
+            Self::Lossy | Self::VirtioLossy => Some("loss 0.1%"),
+            // netem sends 99 % of the packets at once, and the others after the delay.
+            Self::Late | Self::VirtioLate => Some("delay 20us reorder 99%"),
+            _ => None,
+        }
     }
 
     /// Sets up both hosts' devices, and turns ESP's checksums on or off.
@@ -107,8 +135,14 @@ impl Link {
             )
         });
         let mut commands = each.join(" && ");
-        if matches!(self, Self::Virtio | Self::VirtioJoined) {
+        if self.is_virtio() {
             commands = format!("{VIRTIO} && {commands}");
+        }
+        // Remove the faults of the link before, if it had any.
+        commands += &format!(" && {{ tc -n a qdisc del dev {client} root 2>/dev/null || true; }}");
+        if let Some(faults) = self.faults() {
+            let netem = format!("netem limit 10000 {faults}");
+            commands += &format!(" && tc -n a qdisc add dev {client} root {netem}");
         }
         let ended = guest.ask(&format!("! {commands}"))?;
         ensure!(ended.status == 0, "setting up {self:?}: {}", ended.text);

@@ -172,6 +172,38 @@ pub const SERIES: &[Series] = &[
         warmup: 1,
         figures: &[("virtio-joined-byte", Reading::Byte)],
     },
+    Series {
+        link: Link::Lossy,
+        transports: &STREAMS,
+        pattern: "-x bulk -s 8M",
+        tests: 9,
+        warmup: 1,
+        figures: &[("lossy-byte", Reading::Byte)],
+    },
+    Series {
+        link: Link::Late,
+        transports: &STREAMS,
+        pattern: "-x bulk -s 8M",
+        tests: 9,
+        warmup: 1,
+        figures: &[("late-byte", Reading::Byte)],
+    },
+    Series {
+        link: Link::VirtioLossy,
+        transports: &STREAMS,
+        pattern: "-x bulk -s 8M",
+        tests: 9,
+        warmup: 1,
+        figures: &[("virtio-lossy-byte", Reading::Byte)],
+    },
+    Series {
+        link: Link::VirtioLate,
+        transports: &STREAMS,
+        pattern: "-x bulk -s 8M",
+        tests: 9,
+        warmup: 1,
+        figures: &[("virtio-late-byte", Reading::Byte)],
+    },
 ];
 
 /// Half a round trip of one byte on each of 100 connections in turn. The program `scenarios`
