@@ -39,10 +39,9 @@ const LEAST_FAIRNESS: f64 = 0.97;
 /// senders.
 const LEAST_FAIRNESS_OF_TWO_WINDOWS: f64 = 0.95;
 
-/// ESP is judged for up to this number of senders. Each sender first sends an announcement, the
-/// packet that starts a transmission. The announcements of 64 senders, a full packet each, take 95
-/// KiB of a port's buffer of 128 KiB. Little more than one window of data would fit behind them.
-const MOST_JUDGED: u32 = 32;
+/// ESP is judged for up to this number of senders. The announcements of more senders may not fit a
+/// port's buffer of 128 KiB if their first byte and what follows is not short.
+const MOST_JUDGED: u32 = 128;
 
 /// The least goodput of a stream on a lossy cable, as a share of its goodput without loss.
 const LEAST_UNDER_LOSS: f64 = 0.95;
@@ -61,7 +60,7 @@ pub struct Options {
     /// Protocols: ESP, and TCP by its congestion control.
     #[arg(long, value_delimiter = ',', default_value = "cubic,reno,dctcp,esp")]
     protocols: Vec<String>,
-    /// Numbers of senders; ESP's drops, goodput and fairness are judged up to 32.
+    /// Numbers of senders; ESP's drops, goodput and fairness are judged up to 128.
     #[arg(long, value_delimiter = ',', default_value = "1,2,4,8,16,32,64,128")]
     senders: Vec<u32>,
     /// KiB that each sender sends in a round; ESP's goodput is judged only at the last value, its
