@@ -22,12 +22,7 @@ fn config() -> Config {
 /// Returns two ends that send options. `selective` says for each end whether it supports selective
 /// retransmission.
 fn pair_of(selective: [bool; 2]) -> Pair {
-    let mut pair = Pair::new();
-    for (side, selective) in pair.sides.iter_mut().zip(selective) {
-        side.sends_options = true;
-        side.config.selective = selective.into();
-    }
-    pair
+    pair_with(selective.map(Selective::from), [false; 2])
 }
 
 /// Returns an open connection between two ends of [`pair_of`], with the default window.
@@ -74,7 +69,7 @@ fn options_tell_whether_requests_may_name_packets() {
     assert!(!Options::forgotten().selective);
 }
 
-/// Returns an open connection whose ends have these parameters. An end of `sums` has checksums and
+/// Returns two ends that send options and have these parameters. An end of `sums` has checksums and
 /// a nonce.
 fn pair_with(selective: [Selective; 2], sums: [bool; 2]) -> Pair {
     let mut pair = Pair::new();
@@ -83,7 +78,7 @@ fn pair_with(selective: [Selective; 2], sums: [bool; 2]) -> Pair {
         side.config.selective = selective;
         side.nonce = sums.then_some(7);
     }
-    pair.establish()
+    pair
 }
 
 #[test]
@@ -103,7 +98,7 @@ fn by_default_connections_with_masks_keep_packets_that_others_drop() {
         ([Never, Always], [true; 2], false),
     ] {
         for from in [A, B] {
-            let mut pair = pair_with(selective, sums);
+            let mut pair = pair_with(selective, sums).establish();
             pair.lose(from, 3);
             let sent = pair.send(from, &bytes(20 * MSS, 1));
             assert_eq!(sent, 20 * MSS);

@@ -37,7 +37,7 @@ use super::super::bits::MOST;
 use super::super::config::{Config, LARGEST_WINDOW};
 use super::super::options::{Options, Window};
 use super::super::outcome::Room;
-use super::super::timers::{Nanos, MICROSECOND, PORT_DELAY};
+use super::super::timers::{Nanos, MICROSECOND, MILLISECOND, PORT_DELAY};
 use super::super::wire::{Grant, MOST_NARROW};
 use super::delay_based::DelayBased;
 
@@ -381,7 +381,7 @@ impl Grants {
     /// Returns how long packets of other connections may delay a packet in the receiver's port.
     pub(super) fn port_delay(&self) -> Nanos {
         let buffer = self.pace.map(|pace| pace.saturating_mul(PORT_PACKETS));
-        buffer.map_or(PORT_DELAY, |time| time.clamp(PORT_DELAY / 20, PORT_DELAY))
+        buffer.map_or(PORT_DELAY, |time| time.clamp(MILLISECOND, PORT_DELAY))
     }
 
     /// Returns whether at the last turn the round trip was at most a third of [`SPAN`], and no
@@ -402,14 +402,13 @@ impl Grants {
         }
         let floor = self.floor.of(config);
         if window > floor {
-            let most = if self.is_lossy() {
+            let mut smaller = window / 4 * 3;
+            if self.is_lossy() {
                 // The window was larger than usual, and a queue on the path was too small for it.
-                MOST_NARROW
-            } else {
-                window
-            };
+                smaller = smaller.min(MOST_NARROW);
+            }
             self.lossy_turns = 0;
-            self.ceiling = (window / 4 * 3).min(most).max(floor);
+            self.ceiling = smaller.max(floor);
             self.lease = LEASE.saturating_mul(window.min(MOST_NARROW).into());
         }
     }
