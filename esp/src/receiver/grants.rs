@@ -51,7 +51,7 @@ const LEAST_SPAN: Nanos = 12 * MICROSECOND;
 /// A turn may end while some of its packets have not arrived, if these arrive within this time.
 /// During this time the next sender's first packets are on their way. If more packets were left,
 /// they would wait in the port, and unscheduled packets would wait behind them.
-const HANDOVER: Nanos = 300 * MICROSECOND;
+const HANDOVER: Nanos = 160 * MICROSECOND;
 
 /// Number of packets that a switch and a sender store before the first packet is forwarded.
 const STORED: u16 = 2;
