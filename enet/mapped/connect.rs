@@ -43,6 +43,9 @@ use kernel::ffi::c_long;
 /// Ethernet address changes.
 const LOOKS: u32 = 3;
 
+/// A socket address of no address family, as long as a `sockaddr_in6`.
+const NOWHERE: [u8; 28] = [0xff; 28];
+
 /// Why ESP's SYN is not sent.
 enum Failure {
     /// TCP carries the connection; the statistic counts the reason.
@@ -401,7 +404,7 @@ fn finish_by_tcp<M: Mapped>(
         // and the one after that begins a new attempt. Another call may already have done so.
         let is_reported = call.is_unconnected() || call.ordered_state() != TcpState::Close as u8;
         if error != EPIPE && !is_reported {
-            let _ = call.connect(begun.name(), true);
+            let _ = ask_tcp(call);
         }
         return Err(error);
     }
@@ -410,18 +413,26 @@ fn finish_by_tcp<M: Mapped>(
     let connected = match waited {
         Err(EAGAIN) => return Err(pending),
         Err(error) => return Err(error),
-        // TCP's attempt has failed at once, or was shut down. `connect` of TCP is not called here,
-        // because it would begin a new attempt.
+        // TCP's attempt has failed at once, or was shut down.
         Ok(()) if call.is_unconnected() => companion.sock().take_error().and(Err(ECONNABORTED)),
-        Ok(()) => match call.connect(begun.name(), true) {
+        Ok(()) => match ask_tcp(call) {
             Err(EALREADY) => Err(pending),
             // Another waiting call has already reported the connection.
             Err(EISCONN) => Ok(()),
+            // Another call has disconnected the socket since.
+            Err(EAFNOSUPPORT) => Err(ECONNABORTED),
             other => other,
         },
     };
     end_fallback(call, record, &attempt);
     connected
+}
+
+/// Returns and clears the outcome of TCP's attempt, as a repeated `connect` does. TCP looks at the
+/// address only if there is no attempt, and returns `EAFNOSUPPORT` then. With the attempt's own
+/// address it would send a SYN for which the program has not asked.
+fn ask_tcp<M: Mapped>(call: &StreamCall<'_, M>) -> Result {
+    call.connect(&NOWHERE, true)
 }
 
 /// Examines the state of the attempt to connect, and chooses the protocol if possible.
