@@ -59,8 +59,8 @@ const LEAST_CEILING: u32 = 8;
 const FAST: Nanos = 50 * MICROSECOND;
 
 /// A slow port should hold no more packets than it sends in this time: 24 at 1 Gbit/s. If the port
-/// sends fewer than [`FEWEST`] packets in this time, a single turn suffices to fill it, so no
-/// additional turns are given.
+/// sends fewer than [`FEWEST`] packets in this time and in a round trip, a single turn suffices to
+/// fill it, so no additional turns are given.
 const SLOW: Nanos = 300 * MICROSECOND;
 const FEWEST: u32 = 16;
 
@@ -69,6 +69,11 @@ const LARGEST: u64 = 1_200_000;
 
 /// Upper bound for the number of packets of a round trip: two of the largest windows.
 const MOST_ON_PATH: u32 = 2 * LARGEST_GRANT as u32;
+
+/// Upper bound for the number of packets of a round trip longer than [`SLOW`], unless more packets
+/// arrive in [`SLOW`]. If such a path's packets arrive together, a buffer of 128 KiB holds two
+/// thirds of them.
+const MOST_ON_LONG_PATH: u32 = 128;
 
 /// After a loss, the budget's ceiling rises slowly for this many spans.
 const LEASE: u16 = 256;
@@ -255,7 +260,7 @@ impl Budget {
     pub(super) fn has_room(&self) -> bool {
         let open = self.open.max(self.at_once());
         self.in_flight < self.limit.max(self.least()).min(self.most()).min(open)
-            && self.arrive_in(SLOW) >= FEWEST
+            && self.needs_more_turns()
     }
 
     /// Returns the bounds for the window of one of `senders` senders.
@@ -283,7 +288,7 @@ impl Budget {
     /// idled.
     fn has_grown(&self) -> bool {
         let least = self.two_round_trips();
-        least > 0 && self.limit >= least.saturating_add(least / 2) && self.arrive_in(SLOW) >= FEWEST
+        least > 0 && self.limit >= least.saturating_add(least / 2) && self.needs_more_turns()
     }
 
     /// Returns the maximum budget while the port may hold many announcements.
@@ -308,13 +313,19 @@ impl Budget {
         self.usual_ceiling() / 4 * 3
     }
 
-    /// Returns the number of packets that arrive in a round trip, of at most [`SLOW`].
+    /// Returns the number of packets that arrive in a round trip. Of a round trip longer than
+    /// [`SLOW`], only [`MOST_ON_LONG_PATH`] packets count, or those of [`SLOW`].
     fn path(&self) -> u32 {
         // Without the link's rate, packets that the card has coalesced seem to arrive faster than
         // they do.
         let most = if self.link == 0 { LARGEST } else { u64::MAX };
-        let packets = self.arrive_up_to(most, self.clear_round_trip.min(SLOW));
-        packets.min(MOST_ON_PATH)
+        let time = self.clear_round_trip;
+        let packets = self.arrive_up_to(most, time.min(SLOW)).min(MOST_ON_PATH);
+        if time <= SLOW {
+            return packets;
+        }
+        let long = self.arrive_up_to(most, time).min(MOST_ON_LONG_PATH);
+        packets.max(long)
     }
 
     /// Returns the ceiling to which the budget returns while the port is fully used: what the
@@ -485,11 +496,22 @@ impl Budget {
     }
 
     /// Returns the number of full packets that arrive in two round trips, of at most [`SLOW`]
-    /// together.
+    /// together; on a longer path, the number of its packets if that is larger.
     #[inline]
     fn two_round_trips(&self) -> u32 {
         let time = self.round_trip.saturating_mul(2);
-        self.arrive_in(time.min(SLOW))
+        let packets = self.arrive_in(time.min(SLOW));
+        if time <= SLOW {
+            return packets;
+        }
+        packets.max(self.arrive_in(time).min(self.path()))
+    }
+
+    /// Returns whether a single turn leaves the port idle: at least [`FEWEST`] packets arrive in
+    /// [`SLOW`], or in a round trip.
+    #[inline]
+    fn needs_more_turns(&self) -> bool {
+        self.arrive_in(SLOW) >= FEWEST || self.path() >= FEWEST
     }
 
     /// Returns the number of full packets that arrive in `time` at the port's rate.

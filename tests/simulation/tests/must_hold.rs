@@ -538,6 +538,35 @@ fn two_senders_and_more_fill_a_longer_way() {
     }
 }
 
+/// Slow links have long round trips, too: through a tunnel, over a campus, to a busy host. Several
+/// turns at a time have to fill them.
+#[test]
+fn many_senders_fill_a_slow_long_way() {
+    for (megabits, round_trip, least) in [
+        (200, 2_000_000, 0.85),
+        (1_000, 500_000, 0.85),
+        (1_000, 1_000_000, 0.88),
+        (1_000, 2_000_000, 0.70),
+        (2_500, 500_000, 0.88),
+    ] {
+        for senders in [4, 16] {
+            let mut setup = setup(
+                senders,
+                megabits * (GIGABIT / 1_000),
+                256 << 10,
+                (21, 10, 1),
+            );
+            setup.esp = Parameters::default();
+            setup.processing = round_trip / 2;
+            let bytes = (megabits * 60_000).min(40 << 20) / senders as u64;
+            let summary = measure(setup, bytes, 2);
+            let what = format!("{megabits} Mbit/s, {round_trip} ns, N = {senders}: {summary:?}");
+            assert_eq!(summary.counts.drops, 0, "{what}");
+            assert!(summary.worst_goodput >= least, "{what}");
+        }
+    }
+}
+
 /// Announcements, the packets that follow them and the first turns of all senders meet in the port.
 #[test]
 fn senders_that_begin_together_at_10_gigabits_spare_a_small_port() {
