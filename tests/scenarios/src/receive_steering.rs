@@ -3,13 +3,17 @@
 //! Tests receive packet steering: a connection's hash chooses the processor that receives its
 //! packets.
 
-use guest::harness::growth;
+use std::collections::HashSet;
+
+use guest::contention::Contention;
+use guest::harness::{growth, remark};
 use guest::prelude::*;
 use guest::processor::{run_on, taken_in};
 
 scenarios! {
     direct esp_connections_spread_over_processors = spread;
     direct esp_connections_spread_over_four_processors = four, needs_smp;
+    direct esp_ack_queue_has_little_contention_on_four_processors = contended, within(120), needs_smp;
     direct esp_connections_stay_on_one_processor_without_steering = together;
 }
 
@@ -18,9 +22,14 @@ scenarios! {
 const CONNECTIONS: u16 = 256;
 const MESSAGES: usize = 5;
 
-/// Sends over all connections, from a task on the first processor. Returns the share of the
-/// receiver's frames that the second processor takes in. Frames to the sender are not steered.
-fn share_of_the_other(lab: &Lab, steering: bool) -> Result<f64> {
+/// The streams that share an ACK queue, and what each carries.
+const STREAMS: u16 = 16;
+const LOAD: Load = Load::of(4 << 20, 1 << 16, 0);
+
+/// Sends over all connections, from a task on the first processor. Returns how many frames each of
+/// the two processors takes in, as a share of the frames that the receiver gets. Frames to the
+/// sender are not steered: the processor that sends them takes them in, too.
+fn shares(lab: &Lab, steering: bool) -> Result<[f64; 2]> {
     let before = taken_in()?;
     ensure!(before.len() >= 2, "a guest with one processor");
     run_on(0)?;
@@ -64,7 +73,7 @@ fn share_of_the_other(lab: &Lab, steering: bool) -> Result<f64> {
     let messages = MESSAGES as u64 * u64::from(CONNECTIONS);
     ensure!(received >= messages, "{received} packets received");
     ensure!(all >= received, "{all} frames");
-    Ok(frames[1] as f64 / received as f64)
+    Ok([0, 1].map(|processor| frames[processor] as f64 / received as f64))
 }
 
 /// Spreads the packets that a device receives over four processors.
@@ -110,7 +119,9 @@ pub fn spread_over_four(near: &Device<'_>, far: &Device<'_>, port: u16) -> Outco
     Ok(())
 }
 
-fn four(lab: &Lab) -> Outcome {
+/// Makes a pair of devices with four queues each, one in each host, whose packets are steered to four
+/// processors.
+fn steered_devices(lab: &Lab) -> Result<[Device<'_>; 2]> {
     let [a, b]: [&Netns; 2] = [&lab.a.namespace, &lab.b.namespace];
     a.ip(&format!(
         "link add multi0 numtxqueues 4 numrxqueues 4 type veth peer name multi0 \
@@ -122,24 +133,78 @@ fn four(lab: &Lab) -> Outcome {
         host.run("ethtool", &["-K", "multi0", "gro", "on"])?;
         steer(host, "multi0")?;
     }
-    let near = Device::ready(a, "multi0")?;
-    let far = Device::ready(b, "multi0")?;
+    Ok([Device::ready(a, "multi0")?, Device::ready(b, "multi0")?])
+}
+
+fn four(lab: &Lab) -> Outcome {
+    let [near, far] = steered_devices(lab)?;
     spread_over_four(&near, &far, 600)?;
     lab.await_no_sockets()?;
-    a.ip("link del multi0\n")
+    lab.a.namespace.ip("link del multi0\n")
+}
+
+/// Sixteen streams to one host on four processors. All of them use the lock of the receiving
+/// device's ACK queue.
+fn contended(lab: &Lab) -> Outcome {
+    let [near, far] = steered_devices(lab)?;
+    let pairs = (0..STREAMS)
+        .map(|number| near.stream_to(&far, 700 + number))
+        .collect::<Result<Vec<_>>>()?;
+    let before = lab.b.counter("EspInPkts")?;
+    let taken = taken_in()?;
+    let contention = Contention::start()?;
+    thread::scope(|scope| {
+        let transfers: Vec<_> = pairs
+            .iter()
+            .zip(0..)
+            .map(|((client, server), seed)| {
+                let load = Load { seed, ..LOAD };
+                scope.spawn(move || transfer(client, server, load))
+            })
+            .collect();
+        transfers
+            .into_iter()
+            .try_for_each(|transfer| joined(transfer)?)
+    })?;
+    let places = contention.places()?;
+    let packets = lab.b.counter("EspInPkts")? - before;
+    note(&format!(
+        "{:?} frames on the processors",
+        growth(&taken, &taken_in()?)
+    ));
+    // Of the locks for which `serve` itself waits, there is only the ACK queue's.
+    let queues = places.iter().filter(|place| {
+        let waiting = place.functions.first();
+        waiting.is_some_and(|name| name.contains("ack_queue5serve"))
+    });
+    let queues: HashSet<&str> = queues.map(|place| place.lock.as_str()).collect();
+    let of_queues = places
+        .iter()
+        .filter(|place| queues.contains(place.lock.as_str()));
+    let of_queues: u64 = of_queues.map(|place| place.waits).sum();
+    let all: u64 = places.iter().map(|place| place.waits).sum();
+    remark(&format!(
+        "{packets} packets, {all} waits for spin locks, {of_queues} of them for {} ACK queues",
+        queues.len()
+    ));
+    ensure!(
+        of_queues * 100 <= packets.into(),
+        "{of_queues} waits for ACK queues, {packets} packets"
+    );
+    Ok(())
 }
 
 fn spread(lab: &Lab) -> Outcome {
-    let share = share_of_the_other(lab, true)?;
+    let shares = shares(lab, true)?;
     ensure!(
-        (0.2..0.8).contains(&share),
-        "{share:.2} of the frames on the other processor"
+        shares.iter().all(|share| *share > 0.2),
+        "{shares:.2?} of the frames on the two processors"
     );
     Ok(())
 }
 
 fn together(lab: &Lab) -> Outcome {
-    let share = share_of_the_other(lab, false)?;
+    let [_, share] = shares(lab, false)?;
     ensure!(
         share < 0.1,
         "{share:.2} of the frames on the other processor"
