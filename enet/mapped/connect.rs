@@ -419,7 +419,7 @@ fn finish_by_tcp<M: Mapped>(
             Err(EALREADY) => Err(pending),
             // Another waiting call has already reported the connection.
             Err(EISCONN) => Ok(()),
-            // Another call has disconnected the socket since.
+            // Another call has taken the outcome since, or disconnected the socket.
             Err(EAFNOSUPPORT) => Err(ECONNABORTED),
             other => other,
         },

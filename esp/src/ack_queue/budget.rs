@@ -23,14 +23,14 @@
 //!   quarters of the packets in flight. The ceiling rises again while the port idles, but slowly
 //!   for the first [`LEASE`] spans.
 //! * On a long path, the packets of a round trip are on their way and not in the port's buffer. So
-//!   the ceiling is at least their number. To keep them from arriving together, the budget is less
-//!   than the buffer holds at first, and grows by one packet at most for each one that
-//!   arrives.
+//!   the ceiling is at least their [number](Budget::path). To keep them from arriving together, the
+//!   budget is less than the buffer holds at first, and grows by one packet at most for each one
+//!   that arrives.
 //!
 //! If the port idles although packets of more than two round trips are in flight, the senders are
 //! busy with other receivers. Then many small windows use the port better than a few large ones,
 //! because each sender has packets for several receivers at a time. So once the budget exceeds two
-//! round trips by half, windows are [parts](Port::most) of it.
+//! round trips by half, and a long one, windows are [parts](Port::most) of it.
 //!
 //! The budget counts packets, because turns do. Rates count bytes, because many packets are small.
 
@@ -284,10 +284,10 @@ impl Budget {
         }
     }
 
-    /// Returns whether the budget has had to grow beyond two round trips by half, because the port
-    /// idled.
+    /// Returns whether the budget has had to grow beyond two round trips by half, and beyond a long
+    /// one by half, because the port idled.
     fn has_grown(&self) -> bool {
-        let least = self.two_round_trips();
+        let least = self.two_round_trips().max(self.path());
         least > 0 && self.limit >= least.saturating_add(least / 2) && self.needs_more_turns()
     }
 
@@ -475,7 +475,9 @@ impl Budget {
             };
             self.ceiling = self.ceiling.saturating_add(more.max(1));
         }
-        self.ceiling = self.ceiling.min(self.arrive_in(SLOW).max(self.path()));
+        if self.clear_round_trip > 0 {
+            self.ceiling = self.ceiling.min(self.arrive_in(SLOW).max(self.path()));
+        }
         self.limit = wanted.min(self.ceiling);
     }
 
@@ -496,15 +498,11 @@ impl Budget {
     }
 
     /// Returns the number of full packets that arrive in two round trips, of at most [`SLOW`]
-    /// together; on a longer path, the number of its packets if that is larger.
+    /// together.
     #[inline]
     fn two_round_trips(&self) -> u32 {
         let time = self.round_trip.saturating_mul(2);
-        let packets = self.arrive_in(time.min(SLOW));
-        if time <= SLOW {
-            return packets;
-        }
-        packets.max(self.arrive_in(time).min(self.path()))
+        self.arrive_in(time.min(SLOW))
     }
 
     /// Returns whether a single turn leaves the port idle: at least [`FEWEST`] packets arrive in

@@ -14,7 +14,7 @@ const WAITS: &str = "native_queued_spin_lock_slowpath";
 /// The probe's system and name.
 const PROBE: &str = "enet_locks/waits";
 
-/// The histogram of the probe's hits by lock and callers. The lock is the function's first argument.
+/// The histogram of the probe's hits by lock, which is the function's first argument, and callers.
 const HISTOGRAM: &str = "hist:keys=lock.hex,common_stacktrace:size=8192";
 
 /// A count of the waits for spin locks in the whole kernel, which ends when this value is dropped.
@@ -40,17 +40,22 @@ fn append(file: &str, text: &str) -> Result<()> {
 }
 
 impl Contention {
-    /// Starts to count.
+    /// Starts to count. Returns `None` if the kernel has no probes, like the one of `make
+    /// test-debug`, or another architecture's function waits.
     ///
     /// # Errors
-    /// If the kernel has no probes.
-    pub fn start() -> Result<Self> {
+    /// If there is no tracefs.
+    pub fn start() -> Result<Option<Self>> {
+        let has_probes = Path::new(TRACEFS).join("kprobe_events").exists();
+        if !cfg!(target_arch = "x86_64") || !has_probes {
+            return Ok(None);
+        }
         // A killed scenario may have left its probe behind.
         stop();
         append("kprobe_events", &format!("p:{PROBE} {WAITS} lock=%di:x64"))?;
         let count = Self(());
         append(&format!("events/{PROBE}/trigger"), HISTOGRAM)?;
-        Ok(count)
+        Ok(Some(count))
     }
 
     /// Returns the waits so far, by place.

@@ -542,20 +542,16 @@ fn two_senders_and_more_fill_a_longer_way() {
 /// turns at a time have to fill them.
 #[test]
 fn many_senders_fill_a_slow_long_way() {
-    for (megabits, round_trip, least) in [
-        (200, 2_000_000, 0.85),
-        (1_000, 500_000, 0.85),
-        (1_000, 1_000_000, 0.88),
-        (1_000, 2_000_000, 0.70),
-        (2_500, 500_000, 0.88),
+    for (megabits, buffer, round_trip, least) in [
+        (200, 128 << 10, 2_000_000, 0.85),
+        (200, 128 << 10, 1_000_000, 0.85),
+        (1_000, 128 << 10, 500_000, 0.85),
+        (1_000, 128 << 10, 1_000_000, 0.88),
+        (1_000, 128 << 10, 2_000_000, 0.70),
+        (2_500, 256 << 10, 500_000, 0.88),
     ] {
         for senders in [4, 16] {
-            let mut setup = setup(
-                senders,
-                megabits * (GIGABIT / 1_000),
-                256 << 10,
-                (21, 10, 1),
-            );
+            let mut setup = setup(senders, megabits * (GIGABIT / 1_000), buffer, (21, 10, 1));
             setup.esp = Parameters::default();
             setup.processing = round_trip / 2;
             let bytes = (megabits * 60_000).min(40 << 20) / senders as u64;
