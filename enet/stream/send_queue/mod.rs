@@ -63,6 +63,11 @@ const TUNNEL_HEADROOM: usize = 64;
 /// So a store can be sent whole.
 const MOST_IN_RUN: usize = 65_536 - 128;
 
+/// The payload bytes for which a packet that `MSG_MORE` holds back has room, unless its first bytes
+/// are more. A whole packet of the usual MTU fits. With larger packets, one byte would take much of
+/// a small send buffer.
+const MOST_HELD_ROOM: usize = 1500;
+
 /// The limit of unsent bytes counts those of at most this many buffers. With more of them, a stream
 /// is at its limit, so that small writes do not make the handling of a packet long.
 const MOST_COUNTED: usize = 64;
@@ -92,6 +97,12 @@ fn packets_in(bytes: usize, size: usize) -> u16 {
 #[inline]
 fn ends_record(msg: &Message<'_>) -> bool {
     msg.flags() & uapi::MSG_EOR != 0
+}
+
+/// Returns whether a send call announces that more bytes follow (`MSG_MORE`).
+#[inline]
+fn announces_more(msg: &Message<'_>) -> bool {
+    msg.flags() & uapi::MSG_MORE != 0
 }
 
 /// The sending part of a connection.
@@ -273,7 +284,8 @@ impl Sending {
             }
         }
         if taken == 0 {
-            taken = self.append(sock, engine, msg, most)?;
+            let grows = most == rest && announces_more(msg);
+            taken = self.append(sock, engine, msg, most, grows)?;
             if most < rest {
                 engine.seal_last();
             }
@@ -366,7 +378,8 @@ impl Sending {
         taken
     }
 
-    /// Queues a new packet. Returns the number of bytes taken.
+    /// Queues a new packet. Returns the number of bytes taken. If the packet will be held back for
+    /// the bytes of later calls (`grows`), it gets room for some.
     #[inline]
     fn append(
         &mut self,
@@ -374,13 +387,22 @@ impl Sending {
         engine: &mut Connection,
         msg: &mut Message<'_>,
         rest: usize,
+        grows: bool,
     ) -> Result<usize> {
-        let take = rest.min(self.mss as usize);
+        let mss = self.mss as usize;
+        let take = rest.min(mss);
         // If the packet cannot be sent at once, the packet gets room for the bytes of later calls.
-        let size = if engine.last_is_unsent() && !ends_record(msg) {
-            self.mss as usize
+        let kept_free = if engine.last_is_unsent() {
+            mss
+        } else if grows {
+            mss.min(MOST_HELD_ROOM)
         } else {
+            0
+        };
+        let size = if ends_record(msg) {
             take
+        } else {
+            take.max(kept_free)
         };
         let headroom = self.headroom.saturating_add(HEADER_LEN);
         let room = size.saturating_add(self.checksum_len());

@@ -16,6 +16,8 @@ scenarios! {
     direct esp_mtu_and_statistics = options;
     direct options_have_their_first_level_too = first_level;
     direct esp_buffer_sizes_limit_the_queues = buffers;
+    direct esp_bytes_behind_msg_more_share_its_packet = behind_more;
+    direct esp_both_write_before_they_read = write_before_read;
     direct esp_low_water_beyond_the_window_is_no_deadlock = low_water;
 }
 
@@ -51,6 +53,72 @@ fn nonblocking_sender(lab: &Lab) -> Outcome {
     ensure!(end == 0, "more bytes than were sent");
     ensure!(got == message, "the bytes changed on the way");
     ensure!(refusals > 0, "a tiny buffer never was full");
+    Ok(())
+}
+
+/// Both ends write until their buffers are full, and only then read. Balaji and others 2002, figure
+/// 7, is about this order.
+fn write_before_read(lab: &Lab) -> Outcome {
+    let (client, server) = lab.esp_pair(615)?;
+    let ends = [&client, &server];
+    let mut sent = Vec::new();
+    for (end, seed) in ends.into_iter().zip([615, 616]) {
+        let bytes = random(4 << 20, seed);
+        end.set_nonblocking(true)?;
+        let mut done = 0;
+        let full = loop {
+            match end.send(&bytes[done..], 0) {
+                Ok(0) => bail!("the buffers took {done} bytes"),
+                Ok(took) => done += took,
+                Err(error) => break error,
+            }
+        };
+        refused::<usize>(Err(full), libc::EAGAIN, "a full buffer")?;
+        ensure!(done >= 64 << 10, "only {done} bytes were taken");
+        end.set_nonblocking(false)?;
+        sent.push(bytes[..done].to_vec());
+    }
+    for (end, bytes) in ends.into_iter().zip(sent.iter().rev()) {
+        let mut got = vec![0; bytes.len()];
+        end.receive_exact(&mut got)?;
+        ensure!(got == *bytes, "the bytes changed on the way");
+    }
+    Ok(())
+}
+
+/// Two sends, of which the first announces the second (`MSG_MORE`), take as many packets as their
+/// bytes need. The bytes of the first are held back only for a limited time. A pause between the
+/// two sends may be longer than that, so each shape is tried more than once.
+fn behind_more(lab: &Lab) -> Outcome {
+    let (client, server) = lab.esp_pair(614)?;
+    let shapes = [
+        (240, 1000, 1),
+        (1, ESP_MSS - 1, 1),
+        (400, ESP_MSS - 400, 1),
+        (240, 3 * ESP_MSS - 240, 3),
+    ];
+    for (first, second, packets) in shapes {
+        let bytes = random(first + second, 614);
+        let mut got = vec![0; bytes.len()];
+        let mut fewest = u32::MAX;
+        for _ in 0..20 {
+            let before = client.esp_counters()?;
+            client.send(&bytes[..first], libc::MSG_MORE)?;
+            client.send_all(&bytes[first..])?;
+            server.receive_exact(&mut got)?;
+            ensure!(got == bytes, "the bytes changed on the way");
+            let after = client.esp_counters()?;
+            fewest = fewest.min(after.pkt_tx - before.pkt_tx);
+            if fewest == packets {
+                break;
+            }
+        }
+        same(
+            fewest,
+            packets,
+            &format!("packets of {first} and {second} bytes"),
+        )?;
+    }
     Ok(())
 }
 
