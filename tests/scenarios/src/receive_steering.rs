@@ -27,10 +27,9 @@ const STREAMS: u16 = 16;
 const LOAD: Load = Load::of(4 << 20, 1 << 16, 0);
 
 /// Sends over all connections, from a task on the first processor. Returns the share of the
-/// receiver's frames that the second processor takes in. Frames to the sender are not steered.
+/// connections whose data the second processor receives. Acknowledgements are not steered.
 fn share_of_the_other(lab: &Lab, steering: bool) -> Result<f64> {
-    let before = taken_in()?;
-    ensure!(before.len() >= 2, "a guest with one processor");
+    ensure!(taken_in()?.len() >= 2, "a guest with one processor");
     run_on(0)?;
     // Make the veth device poll, like the driver of a network card, and hand packets over to other
     // processors. A veth device polls only if its peer does not segment TCP.
@@ -51,28 +50,25 @@ fn share_of_the_other(lab: &Lab, steering: bool) -> Result<f64> {
         })?;
     }
     let listener = lab.b.esp_listener(500, CONNECTIONS.into())?;
-    let mut pairs = Vec::new();
+    let mut others = 0;
     for _ in 0..CONNECTIONS {
-        pairs.push(lab.esp_pair_through(&listener, 500)?);
-    }
-    let before = taken_in()?;
-    let received_before = lab.b.counter("EspInPkts")?;
-    for _ in 0..MESSAGES {
-        for (client, server) in &pairs {
+        let (client, server) = lab.esp_pair_through(&listener, 500)?;
+        let mut on_other = 0;
+        for _ in 0..MESSAGES {
             client.send(b"steer", 0)?;
-            await_events(server, libc::POLLIN)?;
+            await_events(&server, libc::POLLIN)?;
             ensure!(server.receive(&mut [0; 8], 0)? == 5, "not the message");
+            let processor = server.int_option(libc::SOL_SOCKET, libc::SO_INCOMING_CPU)?;
+            on_other += usize::from(processor == 1);
         }
+        // On a busy machine, this task may process a retransmission that finds the socket locked.
+        others += u16::from(on_other * 2 > MESSAGES);
     }
-    let frames = growth(&before, &taken_in()?);
-    let all: u64 = frames.iter().sum();
-    note(&format!("{frames:?} frames on the processors"));
-    // On a busy machine, packets are retransmitted while their acknowledgements are late.
-    let received = u64::from(lab.b.counter("EspInPkts")? - received_before);
-    let messages = MESSAGES as u64 * u64::from(CONNECTIONS);
-    ensure!(received >= messages, "{received} packets received");
-    ensure!(all >= received, "{all} frames");
-    Ok(frames[1] as f64 / received as f64)
+    let share = f64::from(others) / f64::from(CONNECTIONS);
+    note(&format!(
+        "{share:.2} of the connections on the other processor"
+    ));
+    Ok(share)
 }
 
 /// Spreads the packets that a device receives over four processors.
@@ -202,8 +198,8 @@ fn contended(lab: &Lab) -> Outcome {
 fn spread(lab: &Lab) -> Outcome {
     let share = share_of_the_other(lab, true)?;
     ensure!(
-        (0.2..0.8).contains(&share),
-        "{share:.2} of the frames on the other processor"
+        (0.34..0.66).contains(&share),
+        "{share:.2} of the connections on the other processor"
     );
     Ok(())
 }
@@ -212,7 +208,7 @@ fn together(lab: &Lab) -> Outcome {
     let share = share_of_the_other(lab, false)?;
     ensure!(
         share < 0.1,
-        "{share:.2} of the frames on the other processor"
+        "{share:.2} of the connections on the other processor"
     );
     Ok(())
 }
