@@ -94,7 +94,8 @@ help:
 	@echo '                  fuzz-corpus adds new inputs to it'
 	@echo '  make fuzz-frames  FRAMES=1000000 hostile frames to sockets in every state, in a guest'
 	@echo '  make fuzz-calls SECONDS=300 of random calls by processes that are killed at random'
-	@echo '  make endurance  MINUTES=60 of all traffic between two guests while their link is cut and restored'
+	@echo '  make endurance  MINUTES=60 of all traffic between two guests while their link is cut and restored;'
+	@echo '                  SERVER=7.3.4+deb13-arm64 gives the server another kernel, and here another architecture than the client'
 	@echo
 	@echo '  make clean      remove build/; fetched files stay in $${ENET_CACHE:-~/.cache/enet}'
 
@@ -140,8 +141,14 @@ performance: runner
 fuzz-calls: runner
 	@$(if $(DEBUG),$(run-debug-guests),$(run-guests)) $@ --seconds $(or $(SECONDS),300) $(addprefix --seed ,$(SEED))
 
+# one toolbox has both architectures' emulators
+ifneq ($(filter %-arm64,$(SERVER)),)
+endurance: export ENET_TOOLBOX := arm64
+endif
 endurance: runner
-	@$(if $(DEBUG),$(run-debug-guests),$(run-guests)) $@ $(addprefix --minutes ,$(MINUTES)) $(addprefix --seed ,$(SEED))
+	@$(if $(SERVER),server=$$(RELEASE=$(SERVER) mk/kernel path) &&) \
+		$(if $(DEBUG),$(run-debug-guests),$(run-guests)) $@ $(addprefix --minutes ,$(MINUTES)) $(addprefix --seed ,$(SEED)) \
+		$(if $(SERVER),--server-kernel "$$server")
 
 model: toolbox
 	@$(in-toolbox) cargo run --quiet --release --locked -p esp-model -- $(OPTIONS)

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -17,7 +18,7 @@ use tempfile::TempDir;
 
 use crate::commands::{await_ready, check};
 use crate::judge::badly_tainted;
-use crate::layout::Layout;
+use crate::layout::{Layout, Purpose};
 use crate::qemu::{self, Boot, Clock, Guest, Monitor, Said};
 use crate::scenarios;
 use crate::step;
@@ -36,6 +37,9 @@ pub struct Options {
     /// Seed of the cuts and of the data sent; random if not given, and printed.
     #[arg(long)]
     seed: Option<u64>,
+    /// The server's kernel, as `mk/kernel path` prints it; the client's kernel if not given.
+    #[arg(long)]
+    server_kernel: Option<PathBuf>,
 }
 
 /// The counters that one of the two guests reports.
@@ -74,20 +78,28 @@ impl Shared {
 /// # Errors
 /// If something does not build, a guest does not boot or hangs, or its kernel reports a fault.
 pub fn run(layout: &Layout, options: &Options) -> Result<bool> {
+    let other = (options.server_kernel.as_deref())
+        .map(|kernel| Layout::new(kernel, Purpose::Other, layout.as_built))
+        .transpose()?;
     let initramfs = scenarios::file_system(layout)?;
+    let other_initramfs = other.as_ref().map(scenarios::file_system).transpose()?;
+    let (far_layout, far_initramfs) = match (&other, &other_initramfs) {
+        (Some(other), Some(initramfs)) => (other, initramfs),
+        _ => (layout, &initramfs),
+    };
     let directory = TempDir::with_prefix("wire-").context("a temporary directory")?;
     let [near, far] = qemu::wire(directory.path());
     let seed = crate::commands::seed(options.seed);
     let client_verb = format!("endurance client --minutes {}{seed}", options.minutes);
     step::say(&format!(
-        "booting two guests with {}, joined by a wire that will be cut",
-        layout.release
+        "booting a client with {} and a server with {}, joined by a wire that will be cut",
+        layout.release, far_layout.release
     ));
-    let boot = |name, verb: &str, wire| {
+    let boot = |layout: &Layout, initramfs: &Path, name, verb: &str, wire| {
         let verb: Vec<_> = verb.split_whitespace().map(str::to_owned).collect();
         let boot = Boot {
             name,
-            initramfs: &initramfs,
+            initramfs,
             verb: &verb,
             clock: Clock::Free(2),
             options: "",
@@ -98,8 +110,14 @@ pub fn run(layout: &Layout, options: &Options) -> Result<bool> {
         };
         Guest::boot(layout, &boot)
     };
-    let mut server = boot("endurance-server", "endurance server", far)?;
-    let mut client = boot("endurance-client", &client_verb, near)?;
+    let mut server = boot(
+        far_layout,
+        far_initramfs,
+        "endurance-server",
+        "endurance server",
+        far,
+    )?;
+    let mut client = boot(layout, &initramfs, "endurance-client", &client_verb, near)?;
     await_ready(&mut server)?;
     await_ready(&mut client)?;
     let cable = Cable([client.monitor()?, server.monitor()?]);
@@ -112,7 +130,7 @@ pub fn run(layout: &Layout, options: &Options) -> Result<bool> {
     step::say(&format!("traffic for {} minutes", options.minutes));
     client.send_line("go")?;
     let serving = || {
-        let ended = serve(layout, server, &shared);
+        let ended = serve(far_layout, server, &shared);
         shared.over.store(true, Relaxed);
         ended
     };
