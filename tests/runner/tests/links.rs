@@ -7,7 +7,7 @@ mod pages;
 use std::collections::BTreeSet;
 use std::path::{Component, Path, PathBuf};
 
-use pages::{files, links, read, root};
+use pages::{anchor, files, links, read, root};
 
 /// Returns the pages whose links are checked.
 fn documents() -> Vec<String> {
@@ -40,19 +40,6 @@ fn prose(page: &str) -> String {
         }
     }
     text.split('`').step_by(2).collect()
-}
-
-/// Returns a heading's anchor, as GitHub makes it.
-fn anchor(heading: &str) -> String {
-    heading
-        .to_lowercase()
-        .chars()
-        .filter_map(|c| match c {
-            ' ' => Some('-'),
-            '-' | '_' => Some(c),
-            _ => c.is_alphanumeric().then_some(c),
-        })
-        .collect()
 }
 
 fn anchors(page: &str) -> BTreeSet<String> {

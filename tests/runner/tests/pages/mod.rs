@@ -64,3 +64,44 @@ pub fn links(text: &str) -> Vec<&str> {
         .filter_map(|behind| Some(behind.split_once(')')?.0))
         .collect()
 }
+
+/// Returns a heading's anchor, as GitHub makes it.
+pub fn anchor(heading: &str) -> String {
+    heading
+        .to_lowercase()
+        .chars()
+        .filter_map(|c| match c {
+            ' ' => Some('-'),
+            '-' | '_' => Some(c),
+            _ => c.is_alphanumeric().then_some(c),
+        })
+        .collect()
+}
+
+/// Returns a heading's level and text, if the line is a heading.
+fn heading(line: &str) -> Option<(usize, &str)> {
+    let text = line.trim_start_matches('#');
+    let level = line.len() - text.len();
+    (level > 0 && text.starts_with(' ')).then(|| (level, text.trim()))
+}
+
+/// Returns the part of a page below the heading with this anchor, with the headings below it.
+pub fn section(page: &str, wanted: &str) -> String {
+    let (mut is_code, mut inside) = (false, None);
+    let mut text = String::new();
+    for line in page.lines() {
+        is_code ^= line.trim_start().starts_with("```");
+        if let Some((level, title)) = heading(line).filter(|_| !is_code) {
+            match inside {
+                Some(begun) if level <= begun => break,
+                None if anchor(title) == wanted => inside = Some(level),
+                _ => {}
+            }
+        }
+        if inside.is_some() {
+            text.push_str(line);
+            text.push('\n');
+        }
+    }
+    text
+}
