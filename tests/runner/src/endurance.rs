@@ -83,10 +83,8 @@ pub fn run(layout: &Layout, options: &Options) -> Result<bool> {
         .transpose()?;
     let initramfs = scenarios::file_system(layout)?;
     let other_initramfs = other.as_ref().map(scenarios::file_system).transpose()?;
-    let (far_layout, far_initramfs) = match (&other, &other_initramfs) {
-        (Some(other), Some(initramfs)) => (other, initramfs),
-        _ => (layout, &initramfs),
-    };
+    let far_layout = other.as_ref().unwrap_or(layout);
+    let far_initramfs = other_initramfs.as_ref().unwrap_or(&initramfs);
     let directory = TempDir::with_prefix("wire-").context("a temporary directory")?;
     let [near, far] = qemu::wire(directory.path());
     let seed = crate::commands::seed(options.seed);

@@ -7,7 +7,7 @@ mod pages;
 use std::collections::BTreeSet;
 use std::path::{Component, Path, PathBuf};
 
-use pages::{anchor, files, links, read, root};
+use pages::{anchor, files, headings, links, read, root};
 
 /// Returns the pages whose links are checked.
 fn documents() -> Vec<String> {
@@ -43,14 +43,8 @@ fn prose(page: &str) -> String {
 }
 
 fn anchors(page: &str) -> BTreeSet<String> {
-    let mut is_code = false;
-    let mut found = BTreeSet::new();
-    for line in page.lines() {
-        is_code ^= line.trim_start().starts_with("```");
-        if line.starts_with('#') && !is_code {
-            found.insert(anchor(line.trim_start_matches('#').trim()));
-        }
-    }
+    let titles = headings(page).into_iter().map(|heading| heading.title);
+    let mut found: BTreeSet<String> = titles.map(anchor).collect();
     let ids = page.split("<a id=\"").skip(1);
     found.extend(ids.filter_map(|behind| Some(behind.split_once('"')?.0.to_owned())));
     found

@@ -78,30 +78,38 @@ pub fn anchor(heading: &str) -> String {
         .collect()
 }
 
-/// Returns a heading's level and text, if the line is a heading.
-fn heading(line: &str) -> Option<(usize, &str)> {
-    let text = line.trim_start_matches('#');
-    let level = line.len() - text.len();
-    (level > 0 && text.starts_with(' ')).then(|| (level, text.trim()))
+/// A heading of a page.
+pub struct Heading<'a> {
+    /// The number of the page's line, from 0 on.
+    line: usize,
+    level: usize,
+    pub title: &'a str,
+}
+
+/// Returns the headings of a page, without lines of code that look like one.
+pub fn headings(page: &str) -> Vec<Heading<'_>> {
+    let mut is_code = false;
+    let mut found = Vec::new();
+    for (line, text) in page.lines().enumerate() {
+        is_code ^= text.trim_start().starts_with("```");
+        let title = text.trim_start_matches('#');
+        let level = text.len() - title.len();
+        if level > 0 && !is_code {
+            let title = title.trim();
+            found.push(Heading { line, level, title });
+        }
+    }
+    found
 }
 
 /// Returns the part of a page below the heading with this anchor, with the headings below it.
 pub fn section(page: &str, wanted: &str) -> String {
-    let (mut is_code, mut inside) = (false, None);
-    let mut text = String::new();
-    for line in page.lines() {
-        is_code ^= line.trim_start().starts_with("```");
-        if let Some((level, title)) = heading(line).filter(|_| !is_code) {
-            match inside {
-                Some(begun) if level <= begun => break,
-                None if anchor(title) == wanted => inside = Some(level),
-                _ => {}
-            }
-        }
-        if inside.is_some() {
-            text.push_str(line);
-            text.push('\n');
-        }
-    }
-    text
+    let mut headings = headings(page).into_iter();
+    let Some(begin) = headings.find(|heading| anchor(heading.title) == wanted) else {
+        return String::new();
+    };
+    let end = headings.find(|heading| heading.level <= begin.level);
+    let lines = end.map_or(usize::MAX, |end| end.line - begin.line);
+    let text: Vec<_> = page.lines().skip(begin.line).take(lines).collect();
+    text.join("\n")
 }
