@@ -1,10 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The account of the send buffer: the memory in the write queue, and the unacknowledged bytes.
+//! The account of the send buffer: the memory in the write queue, and the unacknowledged and the
+//! unsent bytes.
 
-use super::unacknowledged_in;
-use crate::net::{skb::Skb, sock::RawSock};
+use super::{unacknowledged_in, Sending};
+use crate::{
+    esp::{Connection, Seq},
+    net::{skb::Skb, sock::RawSock},
+    skb_cb::TxCb,
+};
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+/// The limit of unsent bytes counts those of at most this many buffers. With more of them, a stream
+/// is at its limit, so that small writes do not make the handling of a packet long.
+const MOST_COUNTED: usize = 64;
 
 /// Payload bytes that the peer has not acknowledged. Written by the lock holder, read in any
 /// context.
@@ -67,6 +76,52 @@ impl UnsentLimit {
     /// of the limit is free, so that they are not woken for each packet.
     pub(in crate::stream) fn is_writable(&self, unsent: u32) -> bool {
         self.admits(unsent.saturating_mul(2))
+    }
+}
+
+impl Sending {
+    /// Returns the payload bytes that were never sent.
+    pub(crate) fn unsent(&mut self, engine: &Connection) -> u32 {
+        self.count_unsent(engine, u32::MAX, usize::MAX)
+    }
+
+    /// Returns the payload bytes that were never sent, or `limit` if they are as many or are in
+    /// more than [`MOST_COUNTED`] buffers. Unlike [`unsent`](Self::unsent), this takes bounded
+    /// time.
+    pub(crate) fn unsent_up_to(&mut self, engine: &Connection, limit: u32) -> u32 {
+        self.count_unsent(engine, limit, MOST_COUNTED)
+    }
+
+    /// Returns the payload bytes that were never sent, or `limit` if they are as many or are in
+    /// more than `buffers` buffers.
+    fn count_unsent(&mut self, engine: &Connection, limit: u32, buffers: usize) -> u32 {
+        let unsent = engine.unsent();
+        if unsent == 0 {
+            return 0;
+        }
+        let sent = engine.unacked().saturating_sub(unsent);
+        let first = engine.first_unacked().add(sent);
+        let mut cursor = self.queue.cursor(first.0);
+        let mut sum: u32 = 0;
+        for _ in 0..buffers {
+            let Some(buffer) = cursor.current() else {
+                return sum;
+            };
+            let note: TxCb = buffer.note();
+            let start = Seq(note.seq);
+            let bytes = if first.after(start) {
+                let sent = note.offset(start.distance(first));
+                buffer.len().saturating_sub(sent)
+            } else {
+                unacknowledged_in(buffer)
+            };
+            sum = sum.saturating_add(bytes as u32);
+            if sum >= limit {
+                return limit;
+            }
+            cursor.advance();
+        }
+        limit
     }
 }
 

@@ -68,10 +68,6 @@ const MOST_IN_RUN: usize = 65_536 - 128;
 /// a small send buffer.
 const MOST_HELD_ROOM: usize = 1500;
 
-/// The limit of unsent bytes counts those of at most this many buffers. With more of them, a stream
-/// is at its limit, so that small writes do not make the handling of a packet long.
-const MOST_COUNTED: usize = 64;
-
 /// Returns whether a buffer of the queue has its packets in pages.
 #[inline]
 fn is_store(buffer: &Buffer) -> bool {
@@ -628,50 +624,6 @@ impl Sending {
     pub(super) fn free_spares(&mut self) {
         self.skb_pool.limit(0);
         self.pages.free();
-    }
-
-    /// Returns the payload bytes that were never sent.
-    pub(crate) fn unsent(&mut self, engine: &Connection) -> u32 {
-        self.count_unsent(engine, u32::MAX, usize::MAX)
-    }
-
-    /// Returns the payload bytes that were never sent, or `limit` if they are as many or are in
-    /// more than [`MOST_COUNTED`] buffers. Unlike [`unsent`](Self::unsent), this takes bounded
-    /// time.
-    pub(crate) fn unsent_up_to(&mut self, engine: &Connection, limit: u32) -> u32 {
-        self.count_unsent(engine, limit, MOST_COUNTED)
-    }
-
-    /// Returns the payload bytes that were never sent, or `limit` if they are as many or are in
-    /// more than `buffers` buffers.
-    fn count_unsent(&mut self, engine: &Connection, limit: u32, buffers: usize) -> u32 {
-        let unsent = engine.unsent();
-        if unsent == 0 {
-            return 0;
-        }
-        let sent = engine.unacked().saturating_sub(unsent);
-        let first = engine.first_unacked().add(sent);
-        let mut cursor = self.queue.cursor(first.0);
-        let mut sum: u32 = 0;
-        for _ in 0..buffers {
-            let Some(buffer) = cursor.current() else {
-                return sum;
-            };
-            let note: TxCb = buffer.note();
-            let start = Seq(note.seq);
-            let bytes = if first.after(start) {
-                let sent = note.offset(start.distance(first));
-                buffer.len().saturating_sub(sent)
-            } else {
-                unacknowledged_in(buffer)
-            };
-            sum = sum.saturating_add(bytes as u32);
-            if sum >= limit {
-                return limit;
-            }
-            cursor.advance();
-        }
-        limit
     }
 }
 
