@@ -198,11 +198,11 @@ impl PolledArgs {
         let second = prepare(Role::Follower, &self.second)?;
         let (here, there) = (first.endpoint.clone(), second.endpoint.clone());
         let options = kind.options(&self.measuring.sockets);
-        let connect = || transport::open(first, &there, &options);
+        let connect = || transport::open(first, &there, None, &options);
         let first = self.first.within(connect)?;
         let second = self
             .second
-            .within(|| transport::open(second, &here, &options))?;
+            .within(|| transport::open(second, &here, None, &options))?;
         let patience = match first.max_datagram() {
             Some(_) => self.measuring.loss_timeout,
             None => self.measuring.give_up,

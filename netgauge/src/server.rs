@@ -4,6 +4,7 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
+use std::os::fd::AsFd;
 use std::time::Duration;
 
 use anyhow::{bail, Context as _, Result};
@@ -209,7 +210,12 @@ impl Session {
         self.control
             .send(&Message::Endpoint(prepared.endpoint.clone()))?;
         Ok(Pair {
-            transport: transport::open(prepared, &open.endpoint, &context.options)?,
+            transport: transport::open(
+                prepared,
+                &open.endpoint,
+                Some(self.control.as_fd()),
+                &context.options,
+            )?,
             pattern,
             streams: Streams::of(kind, &context),
         })

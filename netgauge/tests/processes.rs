@@ -5,7 +5,7 @@
 mod common;
 
 use std::fs::File;
-use std::io::{BufRead, Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -15,7 +15,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use common::{finish, netgauge, run, start, succeed, text, Server, PATIENCE};
+use netgauge::control::{Message, Open, VERSION};
 use netgauge::report::{Outcome, Report};
+use netgauge::transport::SocketOptions;
+use netgauge::wire::Endpoint;
 use nix::sys::signal::{kill, Signal};
 use nix::unistd::Pid;
 
@@ -252,6 +255,38 @@ fn a_client_that_is_killed_leaves_the_server_serving() {
 
         succeed(server.client("-s 1 -c 1"));
     }
+}
+
+/// A client connects its transport after the server has named the socket. Here it dies in between.
+#[test]
+fn a_client_that_dies_before_it_connects_its_transport_keeps_nobody_waiting() {
+    // The server would wait longer for the client than the next client waits for the server.
+    let mut server = Server::start("--give-up 60");
+    let mut client = TcpStream::connect(("127.0.0.1", server.port)).unwrap();
+    let mut control = BufReader::new(client.try_clone().unwrap());
+    let open = Open {
+        transport: "tcp".to_owned(),
+        pattern: "one-one".to_owned(),
+        ethertype: 0,
+        endpoint: Endpoint::default(),
+        options: SocketOptions::default(),
+    };
+    let hello = Message::Hello {
+        version: VERSION,
+        machine: None,
+    };
+    for message in [hello, Message::Open(open)] {
+        let mut line = serde_json::to_vec(&message).unwrap();
+        line.push(b'\n');
+        client.write_all(&line).unwrap();
+        let mut answer = String::new();
+        control.read_line(&mut answer).unwrap();
+        assert!(!answer.contains("Failed"), "{answer}");
+    }
+    server.await_client();
+    drop((client, control));
+
+    succeed(server.client("-m tcp -s 1 -c 1"));
 }
 
 #[test]

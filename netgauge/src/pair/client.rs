@@ -262,7 +262,7 @@ impl Client<'_> {
             Message::Endpoint(endpoint) => endpoint,
             other => bail!("the peer answered {other:?} to an opening"),
         };
-        let mut transport = transport::open(prepared, &endpoint, sockets)?;
+        let mut transport = transport::open(prepared, &endpoint, None, sockets)?;
         match self.control.answer()? {
             Message::Opened => {}
             other => bail!("the peer answered {other:?} to an opening"),
@@ -278,10 +278,8 @@ impl Client<'_> {
         result
     }
 
-    /// Makes the peer close this transport, and discards the peer's remaining messages.
-    ///
-    /// The peer may still be waiting for this side's connection. It then answers only when its own
-    /// time limit has passed, so this call waits as long as for other answers.
+    /// Makes the peer close this transport, and discards the peer's remaining messages, among them
+    /// `Failed` from a peer that was still waiting for this side's connection.
     fn close(&mut self) -> Result<()> {
         self.control.send(&Message::Close)?;
         while self.control.receive()? != Message::Closed {}

@@ -153,8 +153,8 @@ mod tests {
             let (leader, follower) = (end(transport, Role::Leader), end(transport, Role::Follower));
             let (here, there) = (leader.endpoint.clone(), follower.endpoint.clone());
             assert_eq!(there.ip, Some(LO), "{transport}");
-            let mut leader = leader.open(&there).unwrap();
-            let mut follower = follower.open(&here).unwrap();
+            let mut leader = leader.open(&there, None).unwrap();
+            let mut follower = follower.open(&here, None).unwrap();
             leader.send(b"hello").unwrap();
             let mut message = [0; 5];
             follower.recv(&mut message).unwrap();

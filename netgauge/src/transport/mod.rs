@@ -50,10 +50,10 @@ mod zero_copy;
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-use anyhow::{anyhow, Context as _, Result};
+use anyhow::{bail, Context as _, Result};
 use sockaddr_en::{Address, MacAddr};
 
 use crate::host::{wait_readable, Interface};
@@ -171,7 +171,8 @@ fn no_records() -> io::Error {
 }
 
 /// A function that connects a prepared socket to the peer's socket within the context's time limit.
-type Open = Box<dyn FnOnce(&Endpoint) -> Result<Box<dyn Transport>>>;
+/// It gives up waiting for the peer as soon as the descriptor, if there is one, is readable.
+type Open = Box<dyn FnOnce(&Endpoint, Option<BorrowedFd<'_>>) -> Result<Box<dyn Transport>>>;
 
 /// A socket that is ready to be connected to the peer's socket.
 pub struct Prepared {
@@ -181,9 +182,18 @@ pub struct Prepared {
 }
 
 impl Prepared {
+    /// Returns a socket that is connected without waiting for the peer.
     fn new(
         endpoint: Endpoint,
         open: impl FnOnce(&Endpoint) -> Result<Box<dyn Transport>> + 'static,
+    ) -> Self {
+        Self::waiting(endpoint, move |peer, _control| open(peer))
+    }
+
+    /// Returns a socket that waits for the peer to connect, until a descriptor is readable.
+    fn waiting(
+        endpoint: Endpoint,
+        open: impl FnOnce(&Endpoint, Option<BorrowedFd<'_>>) -> Result<Box<dyn Transport>> + 'static,
     ) -> Self {
         Self {
             endpoint,
@@ -191,13 +201,18 @@ impl Prepared {
         }
     }
 
-    /// Connects the socket within the context's time limit.
+    /// Connects the socket within the context's time limit. `control` is the connection on which
+    /// the peer, while it connects, says nothing unless it gives up.
     ///
     /// # Errors
     ///
-    /// Fails with the socket's error, or if the peer did not connect in time.
-    pub fn open(self, peer: &Endpoint) -> Result<Box<dyn Transport>> {
-        (self.open)(peer)
+    /// Fails with the socket's error, if the peer did not connect in time, or if it gave up.
+    pub fn open(
+        self,
+        peer: &Endpoint,
+        control: Option<BorrowedFd<'_>>,
+    ) -> Result<Box<dyn Transport>> {
+        (self.open)(peer, control)
     }
 }
 
@@ -210,9 +225,10 @@ impl Prepared {
 pub fn open(
     prepared: Prepared,
     peer: &Endpoint,
+    control: Option<BorrowedFd<'_>>,
     options: &SocketOptions,
 ) -> Result<Box<dyn Transport>> {
-    let transport = prepared.open(peer)?;
+    let transport = prepared.open(peer, control)?;
     options.unlimit(&transport.as_fd())?;
     Ok(transport)
 }
@@ -336,14 +352,19 @@ pub(crate) fn explain_family(error: io::Error) -> anyhow::Error {
     })
 }
 
-/// Waits for the peer to connect to a listening socket.
-fn wait_for_peer(listener: &impl AsFd, timeout: Duration) -> Result<()> {
-    match wait_readable([listener.as_fd()], Some(timeout))? {
-        [true] => Ok(()),
-        [false] => Err(anyhow!(
-            "the peer did not connect within {} s",
-            timeout.as_secs()
-        )),
+/// Waits for the peer to connect to a listening socket. If `control` is readable, the peer has
+/// given up, or has died, and will not connect.
+fn wait_for_peer(
+    listener: &impl AsFd,
+    control: Option<BorrowedFd<'_>>,
+    timeout: Duration,
+) -> Result<()> {
+    let listener = listener.as_fd();
+    let fds = [listener, control.unwrap_or(listener)];
+    match wait_readable(fds, Some(timeout))? {
+        [true, _] => Ok(()),
+        [false, true] => bail!("the peer gave up before it connected"),
+        [false, false] => bail!("the peer did not connect within {} s", timeout.as_secs()),
     }
 }
 

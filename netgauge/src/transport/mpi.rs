@@ -293,7 +293,7 @@ mod tests {
                 mpi,
                 ..Endpoint::default()
             };
-            waiting.open(&peer).err().unwrap().to_string()
+            waiting.open(&peer, None).err().unwrap().to_string()
         };
         assert!(refused(None).contains("no rank"));
         assert!(refused(Some(rank("prterun-2", 0))).contains("one job"));

@@ -57,9 +57,9 @@ pub(super) fn pair<P: Protocol>(context: &Context, wrap: Wrap<P::Stream>) -> Res
         }));
     }
     let (listener, endpoint) = P::listen(&context)?;
-    Ok(Prepared::new(endpoint, move |peer| {
+    Ok(Prepared::waiting(endpoint, move |peer, control| {
         P::check_caller(&listener, peer)?;
-        wait_for_peer(&listener, context.give_up)?;
+        wait_for_peer(&listener, control, context.give_up)?;
         wrap(P::accept(&listener, &context)?, &context)
     }))
 }

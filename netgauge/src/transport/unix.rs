@@ -176,8 +176,8 @@ mod tests {
         let (here, there) = (leader.endpoint.clone(), follower.endpoint.clone());
         let path = there.path.clone().unwrap();
         assert!(Path::new(&path).exists());
-        let mut leader = leader.open(&there).unwrap();
-        let mut follower = follower.open(&here).unwrap();
+        let mut leader = leader.open(&there, None).unwrap();
+        let mut follower = follower.open(&here, None).unwrap();
         assert!(!Path::new(&path).exists());
         leader.send(b"hello").unwrap();
         let mut message = [0; 5];
@@ -190,7 +190,7 @@ mod tests {
         let follower = end(Role::Follower);
         let there = follower.endpoint.clone();
         let refused = |endpoint: &Endpoint| {
-            let error = end(Role::Leader).open(endpoint).err().unwrap();
+            let error = end(Role::Leader).open(endpoint, None).err().unwrap();
             format!("{error:#}")
         };
         let place = serde_json::json!({"boot": "another", "namespace": 1});
