@@ -255,7 +255,9 @@ struct Known {
 
 impl Known {
     fn new() -> Self {
-        let of = |name: &str| words(&read(name)).into_iter().map(str::to_owned).collect();
+        let of = |name: &str| -> BTreeSet<String> {
+            words(&read(name)).into_iter().map(str::to_owned).collect()
+        };
         let makefile = read("Makefile");
         let targets = makefile
             .lines()
@@ -266,7 +268,7 @@ impl Known {
             targets: targets.collect(),
             tests: words_of_tests(),
             mpi: of("mpi/tests/hosts"),
-            programs: of("tests/programs/hosts"),
+            programs: &of("tests/programs/hosts") | &of("tests/programs/costs"),
             budgets: of("netgauge/budgets.toml"),
             netgauge: of("docs/man/netgauge.1"),
             enet: of("docs/man/enet.1"),
