@@ -59,6 +59,7 @@ module! {
 /// create sockets. Second, frames are no longer received. Third, the connections that outlived
 /// their descriptors end. Last, the protocols are unregistered, which waits for their last socket.
 struct Enet {
+    _ssocks: Option<inet::AliasRegistration<mapped::Mapped>>,
     _mapped: inet::Registration<mapped::Mapped>,
     _family: FamilyRegistration<family::Enet>,
     _edp_frames: packet_type::Registration<datagram::input::Frames>,
@@ -72,6 +73,19 @@ struct Enet {
     _sysctl: net::sysctl::Root<sysctl::Settings>,
     _edp: ProtocolRegistration<datagram::sock::Edp>,
     _esp: ProtocolRegistration<stream::sock::Esp>,
+}
+
+/// Logs why the number of a socket family, which is the value of `parameter`, was refused.
+fn refused(parameter: &str, number: u16, error: net::errno::Error) {
+    match error {
+        net::errno::EEXIST => {
+            pr_err!("family {number} is taken; pass {parameter}= another number\n")
+        }
+        net::errno::ENOBUFS => {
+            pr_err!("the kernel has no family {number}; pass {parameter}= less\n")
+        }
+        _ => {}
+    }
 }
 
 impl kernel::Module for Enet {
@@ -98,16 +112,23 @@ impl kernel::Module for Enet {
         let edp_frames = packet_type::Registration::new(edp_type, module)?;
         // The last two registrations let programs create sockets, which keep the module loaded.
         // Once the first of the two is done, no step may fail for lack of memory or because of
-        // parameters.
+        // parameters. The family `ssocks` has no sockets before it is opened.
         let mapped = inet::Prepared::new(uapi::IPPROTO_ENET, module)?;
-        let family = FamilyRegistration::new(family, module).inspect_err(|_| {
-            pr_err!(
-                "family {} is taken by another module; pass family= another number\n",
-                family
-            )
-        })?;
+        let ssocks = match parameters::ssocks() {
+            None => None,
+            Some(number) => {
+                let made = inet::AliasRegistration::new(number, &mapped, module);
+                Some(made.inspect_err(|error| refused("ssocks", number, *error))?)
+            }
+        };
+        let family = FamilyRegistration::new(family, module)
+            .inspect_err(|error| refused("family", family, *error))?;
         let mapped = mapped.register()?;
+        if let Some(ssocks) = &ssocks {
+            ssocks.open();
+        }
         Ok(Enet {
+            _ssocks: ssocks,
             _mapped: mapped,
             _family: family,
             _edp_frames: edp_frames,

@@ -8,7 +8,7 @@ use crate::{
     address::Address,
     datagram::sock::Edp,
     device::local,
-    mapped::procfs::{MappedFile, PolicyFile},
+    mapped::procfs::{MappedFile, PolicyFile, SsocksFile, SSOCKS},
     net::{
         self,
         device::Mac,
@@ -16,6 +16,7 @@ use crate::{
         procfs::{Directory, Full, Operations, Output, Place, Show, Table, Text},
         sock::{RawSock, Sock},
     },
+    parameters,
     pernet::NetState,
     stream::sock::Esp,
 };
@@ -45,7 +46,12 @@ impl net::procfs::Files for Files {
         directory.add::<EspFile>()?;
         directory.add::<EnetFile>()?;
         directory.add::<MappedFile>()?;
-        directory.add_editable::<PolicyFile>()
+        directory.add_editable::<PolicyFile>()?;
+        if parameters::ssocks().is_some() {
+            directory.add_directory(SSOCKS)?;
+            directory.add::<SsocksFile>()?;
+        }
+        Ok(())
     }
 }
 

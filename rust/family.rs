@@ -306,10 +306,14 @@ pub(super) fn without_descriptor<P: Operations>(
     protocol: i32,
     shared: P::Shared,
 ) -> Result<SockRef<P>> {
-    // SAFETY: `other` holds the namespace. `sk` and its initial reference are ours. `set_up`
-    // initialises the parts behind `sk` before anyone else has a reference.
+    // SAFETY: `other` holds the namespace, or is the kernel's own, in the initial namespace, which
+    // always exists. `sk` and its initial reference are ours. `set_up` initialises the parts behind
+    // `sk` before anyone else has a reference.
     unsafe {
-        let sk = P::vtable().alloc(bindings::sock_net(other.as_ptr()), false)?;
+        // Lockdep tells the locks of the kernel's own sockets, which memory reclaim may take, from
+        // those of programs' sockets.
+        let kern = bindings::sk_is_kernels(other.as_ptr());
+        let sk = P::vtable().alloc(bindings::sock_net(other.as_ptr()), kern)?;
         bindings::sock_init_data(ptr::null_mut(), sk);
         set_up::<P>(sk, protocol, shared);
         Ok(SockRef::from_raw(sk))
@@ -374,8 +378,9 @@ impl<F: Family> FamilyRegistration<F> {
 
 impl<F: Family> Drop for FamilyRegistration<F> {
     fn drop(&mut self) {
-        // SAFETY: `new` has registered the family. The function waits for running calls of
-        // `create`.
+        // SAFETY: `new` has registered the family. The function waits until no call finds the
+        // family. A call of `create` that still runs holds the module, so there is none when the
+        // module is unloaded. `new` is followed by no step that fails, so this is an unloading.
         unsafe { bindings::sock_unregister((*self.table.get()).family) };
     }
 }

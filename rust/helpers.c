@@ -140,6 +140,10 @@ H(bool, tcp_is_special, (const struct sock *sk), return tcp_sk(sk)->repair || tc
  * selects from such a map.
  */
 H(bool, sk_has_user, (const struct sock *sk), const uintptr_t user = (uintptr_t)READ_ONCE(*(void *const *)&sk->sk_user_data); return user && !(user & SK_USER_DATA_BPF))
+H(bool, sk_is_kernels, (const struct sock *sk), return sk->sk_kern_sock)
+H(void *, sk_inherited_user, (const struct sock *sk), return sk_user_data_is_nocopy(sk) ? NULL : sk->sk_user_data)
+H(void, sk_lock_callbacks, (struct sock *sk), read_lock_bh(&sk->sk_callback_lock))
+H(void, sk_unlock_callbacks, (struct sock *sk), read_unlock_bh(&sk->sk_callback_lock))
 H(bool, sk_has_same_data_ready, (const struct sock *a, const struct sock *b), return READ_ONCE(a->sk_data_ready) == READ_ONCE(b->sk_data_ready))
 H(bool, inet_v6only, (const struct sock *sk), return ipv6_only_sock(sk))
 H(u16, inet_own_end, (const struct sock *sk, u8 *address), struct in6_addr own = {}; if (sk->sk_family == AF_INET6) own = *inet6_rcv_saddr(sk); else ipv6_addr_set_v4mapped(inet_sk(sk)->inet_rcv_saddr, &own); memcpy(address, &own, sizeof(own)); return READ_ONCE(inet_sk(sk)->inet_num))
@@ -475,8 +479,10 @@ H(struct net_device *, notifier_dev, (const struct netdev_notifier_info *info), 
 H(void *, net_generic, (const struct net *net, unsigned int id), return net_generic(net, id))
 H(void *, net_generic_rcu, (const struct net *net, unsigned int id), return rcu_dereference(net->gen)->ptr[id])
 H(struct proc_dir_entry *, proc_net, (const struct net *net), return net->proc_net)
+H(struct proc_dir_entry *, proc_net_mkdir, (struct net *net, const char *name), return proc_net_mkdir(net, name, net->proc_net))
 H(struct net *, seq_file_net, (struct seq_file *seq), return seq_file_net(seq))
 H(struct seq_file *, file_seq, (struct file *file), return file->private_data)
+H(bool, may_configure, (const struct net *net), return ns_capable(net->user_ns, CAP_NET_ADMIN))
 H(bool, file_may_configure, (const struct file *file, const struct net *net), return file_ns_capable(file, net->user_ns, CAP_NET_ADMIN))
 H(size_t, seq_room, (const struct seq_file *seq), return seq->size - seq->count)
 H(u32, seq_sk_uid, (struct seq_file *seq, const struct sock *sk), return from_kuid_munged(seq_user_ns(seq), sk_uid(sk)))

@@ -35,12 +35,19 @@ use core::{
     mem,
     net::{IpAddr, Ipv6Addr},
     ptr,
-    sync::atomic::{AtomicBool, AtomicPtr, Ordering::Relaxed},
+    sync::atomic::{
+        AtomicBool, AtomicPtr,
+        Ordering::{Acquire, Relaxed, Release},
+    },
 };
 use kernel::ffi::{c_char, c_int, c_long, c_uint, c_ulong};
 
 mod accept;
 pub(crate) use accept::NewStream;
+mod alias;
+pub(crate) use alias::AliasRegistration;
+mod bell;
+pub(crate) use bell::Bell;
 mod calls;
 mod front;
 mod info;
@@ -256,6 +263,13 @@ impl<'a, M: Streams> StreamCall<'a, M> {
         unsafe { RawSock::from_raw((*self.socket).sk) }
     }
 
+    /// Returns the descriptor's family: that of its socket, or the alias family.
+    fn family(&self) -> u16 {
+        // SAFETY: The call holds the descriptor, whose table of calls is one of the module's static
+        // tables. Another call may replace the table by one of the same family, in a single store.
+        unsafe { (*ptr::read_volatile(&raw const (*self.socket).ops)).family as u16 }
+    }
+
     /// Returns whether the descriptor is of `AF_INET6`.
     pub(crate) fn is_v6(&self) -> bool {
         self.sock().family() == AF_INET6
@@ -345,12 +359,8 @@ impl<'a, M: Streams> StreamCall<'a, M> {
 
     /// Sets whether calls from now on ask [`Streams::backend`] which socket serves them.
     pub(crate) fn set_asked(&self, asked: bool) {
-        let table = M::tables().of(self.sock().family());
-        let ops = if asked {
-            table.mapped_ops()
-        } else {
-            table.tcp_ops()
-        };
+        // SAFETY: The descriptor is of this family.
+        let ops = unsafe { M::tables().calls(self.family(), asked) };
         // SAFETY: The call holds the descriptor. Both tables are static and complete and have the
         // same owner. The core reads the pointer once for each call.
         unsafe { bindings::socket_set_ops(self.socket, ops) };

@@ -231,6 +231,7 @@ unsafe impl<F: Files> PerNet for State<F> {
 
     fn new(net: &Net) -> Result<Self> {
         let mut directory = Directory {
+            net: net.as_ptr(),
             // SAFETY: The namespace is valid.
             entry: unsafe { bindings::proc_net(net.as_ptr()) },
             files: KVec::new(),
@@ -248,15 +249,16 @@ unsafe impl<F: Files> PerNet for State<F> {
 ///
 /// # Invariants
 ///
-/// `entry` is the directory of a namespace that still exists, and `files` are the names of the
-/// files created there.
+/// `net` is a namespace that still exists, `entry` is its directory, and `files` are the names of
+/// the files and directories created there.
 pub(crate) struct Directory {
+    net: *mut bindings::net,
     entry: *mut bindings::proc_dir_entry,
     files: KVec<&'static CStr>,
 }
 
-// SAFETY: By the invariant, `entry` is valid as long as this value. The functions of procfs take
-// locks.
+// SAFETY: By the invariant, both pointers are valid as long as this value. The functions of procfs
+// take locks.
 unsafe impl Send for Directory {}
 // SAFETY: The type has no methods that take a shared reference.
 unsafe impl Sync for Directory {}
@@ -293,6 +295,18 @@ impl Directory {
         self.keep(entry, S::NAME)
     }
 
+    /// Creates a directory. Files whose names begin with the directory's name and a slash can then
+    /// be created there.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn add_directory(&mut self, name: &'static CStr) -> Result {
+        // SAFETY: By the invariant, the namespace still exists. The name is static.
+        let entry = unsafe { bindings::proc_net_mkdir(self.net, name.as_char_ptr()) };
+        self.keep(entry, name)
+    }
+
     /// Creates a file, readable by all, and writable with `CAP_NET_ADMIN`.
     ///
     /// # Errors
@@ -315,15 +329,15 @@ impl Directory {
         self.keep(entry, S::NAME)
     }
 
-    /// Stores the name of a new file. `entry` is the result of its creation. Fails if `entry` is
-    /// null because the creation failed.
+    /// Stores the name of a new file or directory. `entry` is the result of its creation. Fails if
+    /// `entry` is null because the creation failed.
     fn keep(&mut self, entry: *mut bindings::proc_dir_entry, name: &'static CStr) -> Result {
         if entry.is_null() {
             return Err(ENOMEM);
         }
-        // INVARIANT: The caller has created the file `name` in the directory `self.entry`.
+        // INVARIANT: The caller has created `name` in the directory `self.entry`.
         if let Err(error) = self.files.push(name, GFP_KERNEL_ACCOUNT) {
-            // SAFETY: The caller has created the file. Its name is not in `files`, so nothing else
+            // SAFETY: The caller has created it. Its name is not in `files`, so nothing else
             // removes it.
             unsafe { bindings::remove_proc_entry(name.as_char_ptr(), self.entry) };
             return Err(error.into());
@@ -335,7 +349,8 @@ impl Directory {
 impl Drop for Directory {
     fn drop(&mut self) {
         for name in self.files.iter().rev() {
-            // SAFETY: By the invariant, the directory has a file of this name. The function waits
+            // SAFETY: By the invariant, the directory has a file or a directory of this name. The
+            // files of a directory were created after it, so it is empty by now. The function waits
             // for readers.
             unsafe { bindings::remove_proc_entry(name.as_char_ptr(), self.entry) };
         }

@@ -114,9 +114,14 @@ impl Streams for Mapped {
         if !net_state.sysctl.mapped() || call.needs_tcp() {
             return Ok(());
         }
+        // If there is no memory for the ESP companion or its bell, only TCP listens.
+        let Ok(bell) = call.bell(Shared::default()) else {
+            return Ok(());
+        };
         let front = FrontListener {
             own: call.own_end(),
             takes_v4: !call.is_v6() || !call.is_v6_only(),
+            bell,
         };
         let made = call.accompany(0, || {
             Ok(Parts {
@@ -124,7 +129,6 @@ impl Streams for Mapped {
                 record: Record::new(false)?,
             })
         });
-        // If there is no memory for the ESP companion, only TCP listens.
         let Ok(companion) = made else {
             return Ok(());
         };

@@ -2,6 +2,7 @@
 
 //! `/proc/net/enet_mapped`: the carriers of mapped sockets' connections.
 //! `/proc/net/enet_policy`: the rules that decide whether ESP may carry a connection.
+//! `/proc/net/af_ssocks/family`: the number of the family `ssocks`, where DRBD's tools read it.
 
 use super::{carriers::Carrier, policy::Rule};
 use crate::net::errno::prelude::*;
@@ -11,6 +12,7 @@ use crate::{
         namespace::{Net, PerNet},
         procfs::{Edit, Full, Output, Place, Show, Table, Text},
     },
+    parameters,
     pernet::NetState,
 };
 use core::{
@@ -31,6 +33,30 @@ impl fmt::Display for Named {
             None => write!(text, "[{address}]:{}", self.0.port)?,
         }
         f.pad(text.as_str())
+    }
+}
+
+/// The directory of [`SsocksFile`].
+pub(crate) const SSOCKS: &CStr = c_str!("af_ssocks");
+
+/// The file `/proc/net/af_ssocks/family`, which exists only if the family does.
+pub(crate) struct SsocksFile;
+
+static SSOCKS_TABLE: Table<SsocksFile> = Table::new();
+
+impl Show for SsocksFile {
+    const NAME: &'static CStr = c_str!("af_ssocks/family");
+
+    fn table() -> &'static Table<Self> {
+        &SSOCKS_TABLE
+    }
+
+    fn show(_net: &Net, place: &mut Place, out: &mut Output) -> Result<(), Full> {
+        if let (0, Some(family)) = (place.part, parameters::ssocks()) {
+            out.line(format_args!("{family}"))?;
+            place.next_part();
+        }
+        Ok(())
     }
 }
 

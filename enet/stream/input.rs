@@ -245,7 +245,7 @@ fn mapped_listener<'a>(
             let front = sock.shared().front.as_ref()?;
             if !front.takes(&destination)
                 || !is_open(sock)
-                || !sock.may_take_for_front(device, section)
+                || !sock.may_take_for_front(front.bell.as_ref(), device, section)
             {
                 return None;
             }

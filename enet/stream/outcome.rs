@@ -222,6 +222,10 @@ fn established(esp: &mut LockedEsp<'_>) {
         Some(listener) => {
             (connection.queue_entry.statistics()).count(Statistic::EspPassiveOpens);
             listener.data_ready();
+            let front = listener.shared().front.as_ref();
+            if let Some(bell) = front.and_then(|front| front.bell.as_ref()) {
+                bell.ring(&listener);
+            }
         }
         // The listener has closed, and is about to end the child. The child stays half-open.
         None => connection.life.set_parent(parent),

@@ -17,7 +17,7 @@ use crate::{
     esp,
     net::{
         device::{Device, Mac},
-        inet::InternetEnd,
+        inet::{Bell, InternetEnd},
         map::Key,
         sock::{Locked, Sock, TcpState},
     },
@@ -108,6 +108,8 @@ pub(crate) struct FrontListener {
     pub(crate) own: InternetEnd,
     /// Whether the listener accepts IPv4 connections.
     pub(crate) takes_v4: bool,
+    /// Tells the kernel code that has made the listener of new connections.
+    pub(crate) bell: Option<Bell<Esp>>,
 }
 
 impl FrontListener {

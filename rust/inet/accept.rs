@@ -15,8 +15,8 @@ pub(crate) struct NewStream<'a, M: Streams> {
 impl<M: Streams> NewStream<'_, M> {
     /// # Safety
     ///
-    /// `socket` is a valid `struct socket` with `M`'s `tcp_ops`, and its `sk` is not set yet. No
-    /// one else uses it as long as this value exists. `argument` belongs to the `accept` call.
+    /// `socket` is a valid `struct socket` with one of `M`'s tables, and its `sk` is not set yet.
+    /// No one else uses it as long as this value exists. `argument` belongs to the `accept` call.
     pub(super) unsafe fn new(
         socket: *mut bindings::socket,
         argument: *mut bindings::proto_accept_arg,
@@ -86,7 +86,7 @@ impl<M: Streams> NewStream<'_, M> {
                 bindings::sock_type_SOCK_STREAM as c_int,
                 IPPROTO_TCP as c_int,
                 &mut made,
-                0,
+                bindings::sk_is_kernels(listener.as_ptr()).into(),
             )
         })?;
         // SAFETY: Both descriptors are ours. TCP's socket moves from `made` to `self.socket`, whose

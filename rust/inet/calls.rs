@@ -5,6 +5,7 @@
 //! C header: [`include/linux/net.h`](srctree/include/linux/net.h) (`struct proto_ops`)
 
 use super::super::family::{code, count};
+use super::alias::Room;
 use super::tables::hand_over;
 use super::tcp_options::{exchanges_table, of_connection, refusal};
 use super::*;
@@ -95,7 +96,19 @@ pub(super) unsafe extern "C" fn bind<M: Streams>(
     let call = unsafe { StreamCall::<M>::new(socket) };
     match served(&call).0 {
         Backend::Companion | Backend::Pending => EINVAL.to_errno(),
-        Backend::Tcp | Backend::Both => by_tcp!(call, bind(socket, address, len)),
+        Backend::Tcp | Backend::Both => {
+            let mut room = Room::new();
+            // SAFETY: The core passed `len` bytes at `address`. A negative length becomes 0.
+            let name = unsafe {
+                let len = usize::try_from(len).unwrap_or(0);
+                core::slice::from_raw_parts(address.cast::<u8>(), len)
+            };
+            let (address, len) = match call.copy_name(name, &mut room) {
+                Some(copy) => (copy.as_mut_ptr().cast(), copy.len() as c_int),
+                None => (address, len),
+            };
+            by_tcp!(call, bind(socket, address, len))
+        }
     }
 }
 
@@ -117,7 +130,12 @@ pub(super) unsafe extern "C" fn connect<M: Streams>(
         let call = StreamCall::<M>::new(socket);
         let len = usize::try_from(len).unwrap_or(0);
         let address = core::slice::from_raw_parts(address.cast::<u8>(), len);
-        code(M::connect(&call, address, nonblocking))
+        let mut room = Room::new();
+        code(M::connect(
+            &call,
+            call.read_name(address, &mut room),
+            nonblocking,
+        ))
     }
 }
 
@@ -150,12 +168,19 @@ pub(super) unsafe extern "C" fn accept<M: Streams>(
     unsafe {
         let call = StreamCall::<M>::new(socket);
         let nonblocking = (*argument).flags & bindings::O_NONBLOCK as c_int != 0;
-        // The new descriptor's calls go to TCP (`tcp_ops`) until a companion serves them, if one
-        // ever does.
-        let table = M::tables().of(call.sock().family());
-        bindings::socket_set_ops(new, table.tcp_ops());
-        let mut new = NewStream::new(new, argument);
-        code(M::accept(&call, &mut new, nonblocking))
+        let is_kernels = (*new).ops.is_null();
+        // The new descriptor's calls go to TCP until a companion serves them, if one ever does.
+        bindings::socket_set_ops(new, M::tables().calls(call.family(), false));
+        let mut stream = NewStream::new(new, argument);
+        let result = M::accept(&call, &mut stream, nonblocking);
+        if result.is_err() && is_kernels {
+            // In a call of kernel code, the core takes the descriptor's reference to the module
+            // only if the call succeeds. If it fails, the core releases the descriptor, and drops
+            // the reference since there is a table. The listener holds the module, so this
+            // function succeeds.
+            let _ = bindings::try_module_get((*(*new).ops).owner);
+        }
+        code(result)
     }
 }
 
@@ -163,7 +188,7 @@ pub(super) unsafe extern "C" fn accept<M: Streams>(
 ///
 /// Called by the core, in a call that asks for an address of a descriptor of this module, with room
 /// for a `sockaddr_storage` at `address`. After `accept`, the descriptor may still have the table
-/// `tcp_ops`.
+/// for a descriptor that only TCP's socket serves.
 pub(super) unsafe extern "C" fn getname<M: Streams>(
     socket: *mut bindings::socket,
     address: *mut bindings::sockaddr,
@@ -181,23 +206,28 @@ pub(super) unsafe extern "C" fn getname<M: Streams>(
         Backend::Companion | Backend::Pending => companion,
         Backend::Tcp | Backend::Both => None,
     };
-    let Some(companion) = companion else {
-        return by_tcp!(call, getname(socket, address, peer));
-    };
-    match M::name(&call, companion, end) {
-        // SAFETY: The core passes room for a `sockaddr_storage`, and the helper writes at most a
-        // `sockaddr_in6`.
-        Ok((end, device)) => unsafe {
-            bindings::inet_write_name(
-                address.cast(),
-                call.is_v6(),
-                end.address.as_ptr(),
-                end.port,
-                c_int::try_from(device).unwrap_or(0),
-            )
+    let code = match companion {
+        None => by_tcp!(call, getname(socket, address, peer)),
+        Some(companion) => match M::name(&call, companion, end) {
+            // SAFETY: The core passes room for a `sockaddr_storage`, and the helper writes at most
+            // a `sockaddr_in6`.
+            Ok((end, device)) => unsafe {
+                bindings::inet_write_name(
+                    address.cast(),
+                    call.is_v6(),
+                    end.address.as_ptr(),
+                    end.port,
+                    c_int::try_from(device).unwrap_or(0),
+                )
+            },
+            Err(error) => error.to_errno(),
         },
-        Err(error) => error.to_errno(),
+    };
+    if code >= 0 {
+        // SAFETY: The core passes room for a `sockaddr_storage`.
+        unsafe { call.write_family(address) };
     }
+    code
 }
 
 /// # Safety
@@ -380,6 +410,10 @@ pub(super) unsafe extern "C" fn sendmsg<M: Streams>(
 ) -> c_int {
     // SAFETY: The call runs on `socket`, and `message` belongs to it.
     let (call, flags) = unsafe { (StreamCall::<M>::new(socket), (*message).msg_flags as c_int) };
+    // TCP would read the address of a connection that `MSG_FASTOPEN` opens.
+    if flags & bindings::MSG_FASTOPEN as c_int != 0 && call.alias().is_some() {
+        return EOPNOTSUPP.to_errno();
+    }
     let timeout = call.sock().send_timeout(flags & uapi::MSG_DONTWAIT != 0);
     match awaited(&call, timeout) {
         Ok(Some(companion)) => {
@@ -388,6 +422,7 @@ pub(super) unsafe extern "C" fn sendmsg<M: Streams>(
             if call.is_corked() {
                 message.add_flags(uapi::MSG_MORE);
             }
+            call.follow_priority(companion);
             count(M::Protocol::send(&call.on(companion), &mut message, len))
         }
         Ok(None) => by_tcp!(call, sendmsg(socket, message, len)),

@@ -99,6 +99,17 @@ impl<M: Streams> StreamCall<'_, M> {
         })
     }
 
+    /// Copies the priority of the kernel's own socket to its companion. Kernel code sets the field,
+    /// and no option. A program's option is copied when it is set.
+    #[inline]
+    pub(super) fn follow_priority(&self, companion: &Companion<M>) {
+        if self.is_kernels() {
+            let (companion, priority) = (companion.sock(), self.sock().priority());
+            // SAFETY: The companion is valid, and the core reads the field in single loads.
+            unsafe { ptr::write_volatile(field!(companion, sk_priority), priority) };
+        }
+    }
+
     /// Leaves the descriptor like one whose attempt to connect has failed in TCP: the next
     /// `connect` reports `error`, and the one after that begins a new attempt. Wakes the tasks that
     /// wait for errors. If TCP's socket has a connection, only stores the error.

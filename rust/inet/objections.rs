@@ -63,18 +63,19 @@ fn has_policy(sock: &RawSock, direction: Direction) -> bool {
 
 /// Returns the reason why a companion must not carry a connection that a TCP socket opens or
 /// accepts, if any. Ignores IPsec policies for outgoing packets, because `connect` finds them with
-/// the route.
+/// the route. `is_told` says that kernel code that has attached to the socket is told of the
+/// companion's connections, and so is no reason.
 ///
 /// # Safety
 ///
 /// The socket is TCP's.
-unsafe fn objection(sock: &RawSock) -> Option<Objection> {
+unsafe fn objection(sock: &RawSock, is_told: bool) -> Option<Objection> {
     // SAFETY: By the caller's promise, the socket is TCP's.
     if unsafe { has_option_of_tcp(sock) } {
         return Some(Objection::Option);
     }
     // SAFETY: The socket is valid, and the function makes a single load.
-    if unsafe { bindings::sk_has_user(sock.as_ptr()) } {
+    if !is_told && unsafe { bindings::sk_has_user(sock.as_ptr()) } {
         return Some(Objection::User);
     }
     if sock.is_filtered_by_group() {
@@ -94,7 +95,7 @@ impl<M: Streams> StreamCall<'_, M> {
     /// any.
     pub(crate) fn objection(&self) -> Option<Objection> {
         // SAFETY: A descriptor's socket is TCP's.
-        unsafe { objection(self.sock()) }
+        unsafe { objection(self.sock(), false) }
     }
 }
 
@@ -107,10 +108,18 @@ impl<P: Operations> Sock<P> {
     ///
     /// Kernel code that has taken over the listener, such as the NFS server, has replaced the
     /// listener's callbacks. Such a listener is left to TCP. A companion calls only its own
-    /// callbacks, so the NFS server would never accept the companion's connection. To call the
-    /// listener's callbacks, the companion would need the lock of TCP's socket, because kernel code
-    /// detaches under this lock.
-    pub(crate) fn may_take_for_front(&self, device: &Device, _section: &rcu::Read) -> bool {
+    /// callbacks, except for one of a [`Bell`]. So the NFS server would never accept the
+    /// companion's connection. To call the listener's callbacks, the companion would need the lock
+    /// of TCP's socket, because kernel code detaches under this lock.
+    ///
+    /// `bell` is the bell of a listener that kernel code has made. Its callback `sk_state_change`
+    /// is called for the companion's connections.
+    pub(crate) fn may_take_for_front(
+        &self,
+        bell: Option<&Bell<P>>,
+        device: &Device,
+        _section: &rcu::Read,
+    ) -> bool {
         let Some(front) = self.tcp_front() else {
             return false;
         };
@@ -124,7 +133,7 @@ impl<P: Operations> Sock<P> {
                 && bindings::sk_accepts_device(front.as_ptr(), device.as_ptr())
                 && !bindings::sk_group_has_program(front.as_ptr())
                 && !bindings::net_looks_up_by_program(bindings::sock_net(front.as_ptr()))
-                && objection(front).is_none()
+                && objection(front, bell.is_some()).is_none()
                 && !has_policy(front, Direction::Out)
         }
     }

@@ -4,8 +4,8 @@
 
 use super::*;
 
-const AF_INET: c_int = bindings::AF_INET as c_int;
-const SOCK_STREAM: u32 = bindings::sock_type_SOCK_STREAM;
+pub(super) const AF_INET: c_int = bindings::AF_INET as c_int;
+pub(super) const SOCK_STREAM: u32 = bindings::sock_type_SOCK_STREAM;
 pub(super) const IPPROTO_TCP: u32 = bindings::IPPROTO_TCP;
 
 /// The kernel's tables for one of the two families. They are complete before they are registered.
@@ -26,13 +26,18 @@ pub(crate) struct Table {
     serving: bindings::proto,
     /// TCP's own calls: `inet_stream_ops` or `inet6_stream_ops`.
     inet_ops: *const bindings::proto_ops,
-    /// The table of calls for a descriptor that only TCP's socket serves. It is a copy of TCP's own
-    /// table. Only its owner, and the calls that may lead to a companion, are the module's.
-    tcp_ops: bindings::proto_ops,
-    /// The calls of a descriptor that its companion may serve: a copy of `tcp_ops` in which more
-    /// calls are the module's. These first ask which socket serves them ([`Streams::backend`]).
-    mapped_ops: bindings::proto_ops,
+    calls: Calls,
     switch: bindings::inet_protosw,
+}
+
+/// The tables of calls for descriptors.
+struct Calls {
+    /// The calls of a descriptor that only TCP's socket serves: a copy of TCP's own table. Only its
+    /// owner, and the calls that may lead to a companion, are the module's.
+    tcp: bindings::proto_ops,
+    /// The calls of a descriptor that its companion may serve: a copy of `tcp` in which more calls
+    /// are the module's. These first ask which socket serves them ([`Streams::backend`]).
+    mapped: bindings::proto_ops,
 }
 
 impl Table {
@@ -49,12 +54,9 @@ impl Table {
         self.tcp
     }
 
-    pub(super) fn tcp_ops(&self) -> *const bindings::proto_ops {
-        &self.tcp_ops
-    }
-
-    pub(super) fn mapped_ops(&self) -> *const bindings::proto_ops {
-        &self.mapped_ops
+    /// Returns the module's protocol number.
+    pub(super) fn protocol(&self) -> u16 {
+        self.switch.protocol
     }
 
     /// Returns the table of a TCP socket, depending on whether its companion
@@ -68,12 +70,24 @@ impl Table {
     }
 }
 
-/// The tables of both families.
+/// The alias family's number, and its tables of calls: copies of those for `AF_INET` with this
+/// number. In both, `bind` and `sendmsg` are the module's, since they read addresses.
+struct Alias {
+    family: u16,
+    calls: Calls,
+}
+
+/// The tables of both families, and of the alias family.
 pub(crate) struct Tables<M: Streams> {
     inet: UnsafeCell<Table>,
     inet6: UnsafeCell<Table>,
+    alias: UnsafeCell<Alias>,
     /// Whether a registration has begun. Only the first registration may write the tables.
     taken: AtomicBool,
+    /// Whether the alias family's tables are written.
+    alias_taken: AtomicBool,
+    /// Whether sockets of the alias family can be created.
+    pub(super) alias_open: AtomicBool,
     _streams: PhantomData<fn() -> M>,
 }
 
@@ -89,7 +103,10 @@ impl<M: Streams> Tables<M> {
             Tables {
                 inet: UnsafeCell::new(mem::zeroed()),
                 inet6: UnsafeCell::new(mem::zeroed()),
+                alias: UnsafeCell::new(mem::zeroed()),
                 taken: AtomicBool::new(false),
+                alias_taken: AtomicBool::new(false),
+                alias_open: AtomicBool::new(false),
                 _streams: PhantomData,
             }
         }
@@ -108,6 +125,66 @@ impl<M: Streams> Tables<M> {
         // SAFETY: The table was complete before the kernel learnt of it, and a socket is created
         // only after that.
         unsafe { &*self.place(family) }
+    }
+
+    /// Returns the alias family, whose tables are complete, because the kernel knows the family.
+    fn alias(&self) -> &Alias {
+        // SAFETY: The tables were complete before the kernel learnt of the family.
+        unsafe { &*self.alias.get() }
+    }
+
+    /// Returns the number of the alias family, which is registered.
+    pub(super) fn alias_family(&self) -> u16 {
+        self.alias().family
+    }
+
+    /// Returns the table of calls for a descriptor of `family`, which may be the alias family.
+    /// `asked` says whether calls ask [`Streams::backend`] which socket serves them.
+    ///
+    /// # Safety
+    ///
+    /// There is a descriptor of `family`, or `family` is the alias family and is registered.
+    pub(super) unsafe fn calls(&self, family: u16, asked: bool) -> *const bindings::proto_ops {
+        let is_alias = c_int::from(family) != AF_INET && family != AF_INET6;
+        let calls = if is_alias {
+            &self.alias().calls
+        } else {
+            &self.of(family).calls
+        };
+        if asked {
+            &calls.mapped
+        } else {
+            &calls.tcp
+        }
+    }
+
+    /// Copies the tables of calls of `AF_INET`, which are complete, for the alias family `family`.
+    ///
+    /// # Errors
+    ///
+    /// `EEXIST` on a second call.
+    ///
+    /// # Safety
+    ///
+    /// The tables of `AF_INET` are complete, and the alias family is not registered yet.
+    pub(super) unsafe fn fill_alias(&self, family: u16) -> Result {
+        if self.alias_taken.swap(true, Relaxed) {
+            return Err(EEXIST);
+        }
+        let inet = self.of(AF_INET as u16);
+        let copy = |ops: &bindings::proto_ops| bindings::proto_ops {
+            family: family.into(),
+            bind: Some(calls::bind::<M>),
+            sendmsg: Some(calls::sendmsg::<M>),
+            ..*ops
+        };
+        let calls = Calls {
+            tcp: copy(&inet.calls.tcp),
+            mapped: copy(&inet.calls.mapped),
+        };
+        // SAFETY: Only this call writes the tables, and the kernel does not know them yet.
+        unsafe { self.alias.get().write(Alias { family, calls }) };
+        Ok(())
     }
 
     /// Copies TCP's tables for `family`.
@@ -142,14 +219,14 @@ impl<M: Streams> Tables<M> {
             table.proto = ptr::read(table.tcp);
             table.serving = ptr::read(table.tcp);
             table.inet_ops = (*socket).ops;
-            table.tcp_ops = ptr::read(table.inet_ops);
+            table.calls.tcp = ptr::read(table.inet_ops);
             bindings::sock_release(socket);
         }
         table.proto.init = Some(init::<M>);
         table.proto.owner = module.as_ptr().cast();
         table.serving.ioctl = Some(serving::answer::<M>);
         table.serving.recvmsg = Some(serving::receive::<M>);
-        let ops = &mut table.tcp_ops;
+        let ops = &mut table.calls.tcp;
         ops.owner = module.as_ptr().cast();
         ops.release = Some(calls::release::<M>);
         ops.connect = Some(calls::connect::<M>);
@@ -163,8 +240,8 @@ impl<M: Streams> Tables<M> {
         ops.getname = Some(calls::getname::<M>);
         ops.shutdown = Some(calls::shutdown::<M>);
         ops.setsockopt = Some(calls::setsockopt::<M>);
-        table.mapped_ops = *ops;
-        let ops = &mut table.mapped_ops;
+        table.calls.mapped = *ops;
+        let ops = &mut table.calls.mapped;
         ops.bind = Some(calls::bind::<M>);
         ops.poll = Some(calls::poll::<M>);
         ops.ioctl = Some(calls::ioctl::<M>);
@@ -182,7 +259,7 @@ impl<M: Streams> Tables<M> {
         table.switch.type_ = SOCK_STREAM as u16;
         table.switch.protocol = protocol;
         table.switch.prot = &raw mut table.proto;
-        table.switch.ops = &raw const table.tcp_ops;
+        table.switch.ops = &raw const table.calls.tcp;
         table.switch.flags = bindings::INET_PROTOSW_ICSK as u8;
         Ok(())
     }
@@ -294,6 +371,12 @@ unsafe extern "C" fn init<M: Streams>(sk: *mut bindings::sock) -> c_int {
     // SAFETY: No one else has a reference to the socket yet. It was allocated like a TCP socket,
     // from the same slab cache, so it may become one.
     unsafe {
+        // The module relies on each socket's namespace lasting as long as the socket. A socket of
+        // the kernel itself does not hold it, and only the initial one lasts for ever.
+        let net = bindings::sock_net(sk);
+        if bindings::sk_is_kernels(sk) && net != &raw mut bindings::init_net {
+            return EINVAL.to_errno();
+        }
         let tcp = M::tables().of((*sk).__sk_common.skc_family).tcp;
         (*sk).sk_protocol = IPPROTO_TCP as u16;
         (*sk).__sk_common.skc_prot = tcp;

@@ -80,11 +80,13 @@ impl<M: Streams> StreamCall<'_, M> {
         }
     }
 
-    /// Returns whether `TCP_CORK` is set.
+    /// Returns whether `TCP_CORK` is set. Kernel code clears the option by a function that sends
+    /// what TCP's socket has, and does not call the module. So the option has no effect on its
+    /// sockets.
     #[inline]
     pub(super) fn is_corked(&self) -> bool {
         // SAFETY: The socket is TCP's, and the function makes a single load of a byte.
-        unsafe { bindings::tcp_is_corked(self.sock().as_ptr()) }
+        unsafe { bindings::tcp_is_corked(self.sock().as_ptr()) && !self.is_kernels() }
     }
 
     fn is_nodelay(&self) -> bool {

@@ -229,7 +229,7 @@ fn judge_modinfo(text: &str, release: &str) -> Vec<(String, Result<()>)> {
     let found = values("version");
     demand("version", found == [env!("CARGO_PKG_VERSION")], &found);
     let found = values("parm");
-    for parameter in ["family", "edp_type", "esp_type"] {
+    for parameter in ["family", "edp_type", "esp_type", "ssocks"] {
         // The format is "name:description (type)".
         let described = found.iter().any(|value| {
             value
@@ -259,6 +259,7 @@ vermagic:       7.2.12+deb13-cloud-amd64 SMP preempt mod_unload
 parm:           family:address family (int)
 parm:           edp_type:EtherType of EDP (int)
 parm:           esp_type:EtherType of ESP (int)
+parm:           ssocks:family of mapped sockets (int)
 "
     );
 

@@ -75,6 +75,7 @@ mod network_cards;
 mod order_of_turns;
 mod proc_files;
 mod receive_steering;
+mod ssocks;
 mod statistics;
 mod switch;
 mod sysctl;
@@ -151,6 +152,7 @@ pub fn all() -> Vec<&'static Scenario> {
         enet_tool::ALL,
         proc_files::ALL,
         manual::ALL,
+        ssocks::ALL,
         statistics::ALL,
         switch::ALL,
         netgauge_lab::ALL,

@@ -170,14 +170,20 @@ fn other_types() -> Outcome {
 fn shown_parameters() -> Outcome {
     let _restore = Restore;
     for (given, shown) in [
-        (&[][..], ["28", "34997", "34998"]),
-        (&["family=45", "esp_type=0x9a11"], ["45", "34997", "39441"]),
+        (&[][..], ["28", "34997", "34998", "0"]),
+        (
+            &["family=45", "esp_type=0x9a11", "ssocks=27"],
+            ["45", "34997", "39441", "27"],
+        ),
     ] {
         module::unload()?;
         module::load(given)?;
         let directory = Path::new("/sys/module/enet/parameters");
         ensure!(directory.read_dir()?.count() == shown.len(), "other files");
-        for (name, value) in ["family", "edp_type", "esp_type"].iter().zip(shown) {
+        for (name, value) in ["family", "edp_type", "esp_type", "ssocks"]
+            .iter()
+            .zip(shown)
+        {
             let path = directory.join(name);
             let found = fs::read_to_string(&path).context(*name)?;
             ensure!(found.trim() == value, "{given:?}: {name} is {found:?}");
@@ -226,6 +232,9 @@ fn clashing_parameters() -> Outcome {
         // length as Ethernet type.
         &["family=2"][..],
         &["family=4711"],
+        &["ssocks=2"],
+        &["ssocks=28"],
+        &["ssocks=4711"],
         &["edp_type=0x88b5", "esp_type=0x88b5"],
         &["edp_type=100"],
     ] {
