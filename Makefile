@@ -5,7 +5,7 @@ MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-debug bench engine-bench profile incast params performance scale faults dos endurance fuzz fuzz-calls fuzz-frames fuzz-corpus \
 	fuzz-coverage shell shell-walk modules install uninstall releases kernels unit scenarios manual python misuses dissector model simulation lint fmt clean toolbox runner \
-	packages package-test package-test-dkms mpi-test mpi-hosts
+	packages package-test package-test-dkms mpi-test mpi-hosts programs storage
 
 # 'make KDIR=...' reaches the scripts through the environment
 export KDIR RELEASE ONLY KERNELS LAST INSTALL_MOD_PATH ENET_CACHE COUNTED
@@ -57,6 +57,7 @@ help:
 	@echo '  make programs   run iperf3, redis, nginx, postgres and others of Debian, unchanged, over mapped sockets between hosts in a'
 	@echo '                  guest, ONLY="name ..." selects some; ONLY=measure COUNTED=1 prints instructions per request over ESP and TCP;'
 	@echo '                  DEBUG=1 uses the kernel of test-debug'
+	@echo '  make storage    replicate a device between two guests by DRBD over sockets of the family ssocks; DEBUG=1 as above'
 	@echo '  make shell      open a shell in a guest with two hosts, a and b, the module, the programs, redis, strace, tcpdump, gcc and more;'
 	@echo '                  HOST=b opens one on b from another terminal; build/share is its /share;'
 	@echo '                  make shell-walk types there what README and docs/using.md tell to type, and fails where it does not work'
@@ -209,6 +210,9 @@ mpi-hosts:
 
 programs:
 	@set -f; mk/programs $(ONLY)
+
+storage:
+	@mk/storage
 
 releases:
 	@mk/kernel list

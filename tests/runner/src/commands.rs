@@ -141,7 +141,9 @@ impl Commands {
     }
 
     /// Boots a guest like [`Commands::boot_on`], but with a name and a file system of the caller's
-    /// choice, and with directories that the guest can mount.
+    /// choice, and with directories that the guest can mount. With [`Verb::Tree`], the directory in
+    /// `shared` with the tag "toolbox" becomes the root file system of the guest's commands. The
+    /// directory with the tag "share" is mounted there at `/share`.
     ///
     /// # Errors
     /// If the guest does not boot.
@@ -187,22 +189,6 @@ impl Commands {
             verb,
             patience,
         })
-    }
-
-    /// Boots a guest like [`Commands::boot_from`]. The directory in `shared` with the tag "toolbox"
-    /// becomes the root file system of the guest's commands. The directory with the tag "share" is
-    /// mounted there at `/share`.
-    ///
-    /// # Errors
-    /// The errors of [`Commands::boot_from`].
-    pub fn boot_tree(
-        layout: &Layout,
-        place: (&str, &Path),
-        shared: &[Shared; 2],
-        clock: Clock,
-        patience: Duration,
-    ) -> Result<Self> {
-        Self::boot_from(layout, place, Verb::Tree, clock, patience, None, shared)
     }
 
     fn send_line(&mut self, line: &str) -> Result<()> {

@@ -14,11 +14,11 @@ use anyhow::{ensure, Context, Result};
 use clap::Args;
 use tempfile::TempDir;
 
-use crate::commands::Commands;
+use crate::commands::{Commands, Verb};
 use crate::initramfs;
 use crate::judge::Part;
 use crate::layout::Layout;
-use crate::qemu::Clock;
+use crate::qemu::{Clock, Wire};
 use crate::shared::Shared;
 use crate::step;
 
@@ -47,6 +47,29 @@ pub struct Options {
     parts: Vec<String>,
 }
 
+/// A guest, and the directories that are served to it.
+pub type Host = (Commands, [Shared; 2]);
+
+/// Boots a guest whose root is `tree`, with the script and its files in `share` at `/share`.
+/// `directory` is for the sockets of the processes that serve both.
+///
+/// # Errors
+/// If the guest does not boot.
+pub fn boot(
+    layout: &Layout,
+    place: (&str, &Path),
+    [tree, share]: [&Path; 2],
+    directory: &Path,
+    clock: Clock,
+    wire: Option<Wire>,
+) -> Result<Host> {
+    let serve =
+        |tag, served: &Path, read_only| Shared::serve(layout, directory, tag, served, read_only);
+    let shared = [serve("toolbox", tree, true)?, serve("share", share, false)?];
+    let guest = Commands::boot_from(layout, place, Verb::Tree, clock, PATIENCE, wire, &shared)?;
+    Ok((guest, shared))
+}
+
 /// Runs the requested parts of the script, each as a test, and returns their results as a part
 /// `name`.
 ///
@@ -56,19 +79,14 @@ pub fn run(layout: &Layout, name: &'static str, options: &Options) -> Result<Par
     let initramfs =
         initramfs::with_module(layout, &format!("guest-{name}"), Vec::new(), Vec::new())?;
     let directory = TempDir::with_prefix(format!("{name}-")).context("a temporary directory")?;
-    let serve = |tag, served: &Path, read_only| {
-        Shared::serve(layout, directory.path(), tag, served, read_only)
-    };
-    let shared = [
-        serve("toolbox", &options.tree, true)?,
-        serve("share", &options.share, false)?,
-    ];
     let clock = if options.counted {
         Clock::Instructions
     } else {
         Clock::Free(2)
     };
-    let mut guest = Commands::boot_tree(layout, (name, &initramfs), &shared, clock, PATIENCE)?;
+    let trees = [options.tree.as_path(), &options.share];
+    let place = (name, initramfs.as_path());
+    let (mut guest, _shared) = boot(layout, place, trees, directory.path(), clock, None)?;
     let mut results = Part::new(name);
     let mut parts = options.parts.clone();
     if parts.is_empty() {

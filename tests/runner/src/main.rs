@@ -38,6 +38,7 @@ mod shell;
 mod shell_walk;
 mod stack;
 mod step;
+mod storage;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -131,6 +132,8 @@ enum Verb {
     Mpi(hosts::Options),
     /// Run programs of TCP over mapped sockets between two hosts in a guest.
     Programs(hosts::Options),
+    /// Replicate a block device between two guests by DRBD.
+    Storage(storage::Options),
     /// Open a shell in a guest with two hosts, or type the documents' commands there.
     Shell(shell::Options),
 }
@@ -202,6 +205,7 @@ fn run(options: &Options) -> Result<bool> {
         Verb::Run { commands, counted } => commands::run(&layout, commands, *counted),
         Verb::Mpi(options) => judge(hosts::run(&layout, "mpi", options)?),
         Verb::Programs(options) => judge(hosts::run(&layout, "programs", options)?),
+        Verb::Storage(options) => judge(storage::run(&layout, options)?),
         Verb::Shell(options) => match shell::run(&layout, options)? {
             Some(part) => judge(part),
             None => Ok(true),
