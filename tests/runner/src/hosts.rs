@@ -31,15 +31,22 @@ const HOSTS: &str = "bash /share/hosts";
 /// In the script's list, this prefix marks parts that this kernel cannot run.
 const LEFT_OUT: &str = "left out: ";
 
-/// Options of a run of the script.
+/// The directories that guests mount.
 #[derive(Debug, Args)]
-pub struct Options {
+pub struct Trees {
     /// The tree with the programs, which becomes the guest's root.
     #[arg(long)]
     tree: PathBuf,
     /// The directory with the script, and with the files that the script needs.
     #[arg(long)]
     share: PathBuf,
+}
+
+/// Options of a run of the script.
+#[derive(Debug, Args)]
+pub struct Options {
+    #[command(flatten)]
+    trees: Trees,
     /// Use one processor whose clock counts instructions.
     #[arg(long)]
     counted: bool,
@@ -50,22 +57,25 @@ pub struct Options {
 /// A guest, and the directories that are served to it.
 pub type Host = (Commands, [Shared; 2]);
 
-/// Boots a guest whose root is `tree`, with the script and its files in `share` at `/share`.
-/// `directory` is for the sockets of the processes that serve both.
+/// Boots a guest whose root is `trees.tree`, with `trees.share` at `/share`. `directory` is for the
+/// sockets of the processes that serve both.
 ///
 /// # Errors
 /// If the guest does not boot.
 pub fn boot(
     layout: &Layout,
     place: (&str, &Path),
-    [tree, share]: [&Path; 2],
+    trees: &Trees,
     directory: &Path,
     clock: Clock,
     wire: Option<Wire>,
 ) -> Result<Host> {
     let serve =
         |tag, served: &Path, read_only| Shared::serve(layout, directory, tag, served, read_only);
-    let shared = [serve("toolbox", tree, true)?, serve("share", share, false)?];
+    let shared = [
+        serve("toolbox", &trees.tree, true)?,
+        serve("share", &trees.share, false)?,
+    ];
     let guest = Commands::boot_from(layout, place, Verb::Tree, clock, PATIENCE, wire, &shared)?;
     Ok((guest, shared))
 }
@@ -84,9 +94,8 @@ pub fn run(layout: &Layout, name: &'static str, options: &Options) -> Result<Par
     } else {
         Clock::Free(2)
     };
-    let trees = [options.tree.as_path(), &options.share];
     let place = (name, initramfs.as_path());
-    let (mut guest, _shared) = boot(layout, place, trees, directory.path(), clock, None)?;
+    let (mut guest, _shared) = boot(layout, place, &options.trees, directory.path(), clock, None)?;
     let mut results = Part::new(name);
     let mut parts = options.parts.clone();
     if parts.is_empty() {

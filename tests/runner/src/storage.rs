@@ -7,13 +7,11 @@
 //! are in the initial namespace of a kernel. The script `tests/storage/node` takes the steps.
 
 use std::fs;
-use std::path::PathBuf;
 
 use anyhow::{ensure, Context, Result};
-use clap::Args;
 use tempfile::TempDir;
 
-use crate::hosts;
+use crate::hosts::{self, Trees};
 use crate::initramfs;
 use crate::judge::Part;
 use crate::layout::Layout;
@@ -23,26 +21,14 @@ use crate::step;
 /// The command that runs the script in a guest.
 const NODE: &str = "bash /share/node";
 
-/// Options of the replication.
-#[derive(Debug, Args)]
-pub struct Options {
-    /// The tree with the programs, which becomes the guests' root.
-    #[arg(long)]
-    tree: PathBuf,
-    /// The directory with the script, which both guests see.
-    #[arg(long)]
-    share: PathBuf,
-}
-
 /// Takes the script's steps, each as a test. The steps build on each other, so the first that fails
 /// is the last.
 ///
 /// # Errors
 /// If a guest does not boot.
-pub fn run(layout: &Layout, options: &Options) -> Result<Part> {
+pub fn run(layout: &Layout, trees: &Trees) -> Result<Part> {
     let initramfs = initramfs::with_module(layout, "guest-storage", Vec::new(), Vec::new())?;
     let directory = TempDir::with_prefix("storage-").context("a temporary directory")?;
-    let trees = [options.tree.as_path(), &options.share];
     let mut guests = Vec::new();
     for (host, wire) in ["a", "b"].into_iter().zip(qemu::wire(directory.path())) {
         let sockets = directory.path().join(host);
