@@ -343,45 +343,81 @@ pub(crate) trait Family: 'static {
     fn create(new: NewSocket<'_>, protocol: i32) -> Result;
 }
 
-/// A registered family. Dropping it unregisters the family.
-pub(crate) struct FamilyRegistration<F: Family> {
-    table: KBox<UnsafeCell<bindings::net_proto_family>>,
-    _family: PhantomData<F>,
-}
+/// The core's function by which it makes a family's sockets.
+type Create =
+    unsafe extern "C" fn(*mut bindings::net, *mut bindings::socket, c_int, c_int) -> c_int;
+
+/// The number of a family that the core knows. Dropping it unregisters the number.
+pub(super) struct FamilyNumber(KBox<UnsafeCell<bindings::net_proto_family>>);
 
 // SAFETY: The table is only read after registration.
-unsafe impl<F: Family> Send for FamilyRegistration<F> {}
+unsafe impl Send for FamilyNumber {}
 // SAFETY: The table is only read after registration.
-unsafe impl<F: Family> Sync for FamilyRegistration<F> {}
+unsafe impl Sync for FamilyNumber {}
+
+impl FamilyNumber {
+    /// Registers `family`, whose sockets `create` makes.
+    ///
+    /// # Errors
+    ///
+    /// `EEXIST` if the number is another family's, `ENOBUFS` if the kernel has no such number,
+    /// `ENOMEM`.
+    ///
+    /// # Safety
+    ///
+    /// `create` is a function of `module`, and makes a socket for the descriptor that the core
+    /// passes, or fails.
+    pub(super) unsafe fn register(
+        family: u16,
+        create: Create,
+        module: &'static ThisModule,
+    ) -> Result<Self> {
+        // SAFETY: All-zero bytes are a valid value: a table without a function.
+        let mut table: bindings::net_proto_family = unsafe { mem::zeroed() };
+        table.family = c_int::from(family);
+        table.create = Some(create);
+        table.owner = module.as_ptr().cast();
+        let table = KBox::new(UnsafeCell::new(table), GFP_KERNEL)?;
+        // SAFETY: The table stays in its box until `drop` has unregistered it.
+        to_result(unsafe { bindings::sock_register(table.get()) })?;
+        Ok(FamilyNumber(table))
+    }
+}
+
+impl Drop for FamilyNumber {
+    fn drop(&mut self) {
+        // A call of `create` that still runs holds the module. While the module is unloaded, there
+        // is none. If the module fails to load, one reference is the loader's.
+        // SAFETY: `register` has registered the family. The first function waits until no call
+        // finds the family. The owner is this module. This is process context.
+        unsafe {
+            let table = self.0.get();
+            bindings::sock_unregister((*table).family);
+            while bindings::module_refcount((*table).owner) > 1 {
+                bindings::schedule_timeout_uninterruptible(1);
+            }
+        }
+    }
+}
+
+/// A registered family. Dropping it unregisters the family.
+pub(crate) struct FamilyRegistration<F: Family> {
+    _number: FamilyNumber,
+    _family: PhantomData<F>,
+}
 
 impl<F: Family> FamilyRegistration<F> {
     /// Registers `family`.
     ///
     /// # Errors
     ///
-    /// `EEXIST` if another module has registered the number `family`.
+    /// The errors of [`FamilyNumber::register`].
     pub(crate) fn new(family: u16, module: &'static ThisModule) -> Result<Self> {
-        // SAFETY: All-zero bytes are a valid value: a table without a function.
-        let mut table: bindings::net_proto_family = unsafe { mem::zeroed() };
-        table.family = c_int::from(family);
-        table.create = Some(create::<F>);
-        table.owner = module.as_ptr().cast();
-        let table = KBox::new(UnsafeCell::new(table), GFP_KERNEL)?;
-        // SAFETY: The table stays in its box until `drop` has unregistered it.
-        to_result(unsafe { bindings::sock_register(table.get()) })?;
         Ok(FamilyRegistration {
-            table,
+            // SAFETY: `create` makes its socket by `NewSocket`.
+            _number: unsafe { FamilyNumber::register(family, create::<F>, module)? },
             _family: PhantomData,
         })
-    }
-}
-
-impl<F: Family> Drop for FamilyRegistration<F> {
-    fn drop(&mut self) {
-        // SAFETY: `new` has registered the family. The function waits until no call finds the
-        // family. A call of `create` that still runs holds the module, so there is none when the
-        // module is unloaded. `new` is followed by no step that fails, so this is an unloading.
-        unsafe { bindings::sock_unregister((*self.table.get()).family) };
     }
 }
 

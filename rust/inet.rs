@@ -22,7 +22,7 @@
 
 use super::{
     bindings,
-    family::{answer_by, splice_by, without_descriptor, Call, Closing, Operations},
+    family::{answer_by, splice_by, without_descriptor, Call, Closing, FamilyNumber, Operations},
     message::Message,
     options::{IntArgument, OptionBuffer},
     sock::{field, Protocol, RawSock, Sock, SockRef},

@@ -78,14 +78,9 @@ impl<M: Streams> StreamCall<'_, M> {
 
 /// A registered alias family. Dropping this value unregisters the family.
 pub(crate) struct AliasRegistration<M: Streams> {
-    family: KBox<UnsafeCell<bindings::net_proto_family>>,
+    _number: FamilyNumber,
     _streams: PhantomData<fn() -> M>,
 }
-
-// SAFETY: The table is only read after registration.
-unsafe impl<M: Streams> Send for AliasRegistration<M> {}
-// SAFETY: The table is only read after registration.
-unsafe impl<M: Streams> Sync for AliasRegistration<M> {}
 
 impl<M: Streams> AliasRegistration<M> {
     /// Registers `family` as the alias family. Its sockets can be created once it is
@@ -94,8 +89,7 @@ impl<M: Streams> AliasRegistration<M> {
     ///
     /// # Errors
     ///
-    /// `EEXIST` if the number is another family's, `ENOBUFS` if the kernel has no such number,
-    /// `ENOMEM`.
+    /// The errors of [`FamilyNumber::register`].
     pub(crate) fn new(
         family: u16,
         _prepared: &Prepared<M>,
@@ -106,47 +100,21 @@ impl<M: Streams> AliasRegistration<M> {
         if family == AF_INET as u16 || family == AF_INET6 {
             return Err(EEXIST);
         }
-        // SAFETY: All-zero bytes are a valid value: a table without a function.
-        let mut table: bindings::net_proto_family = unsafe { mem::zeroed() };
-        table.family = c_int::from(family);
-        table.create = Some(create::<M>);
-        table.owner = module.as_ptr().cast();
-        let table = KBox::new(UnsafeCell::new(table), GFP_KERNEL)?;
         // SAFETY: `_prepared` shows that the tables of `AF_INET` are complete. Nothing reads the
         // alias family's tables before the family is registered, and a second call of `fill_alias`
         // fails.
         unsafe { M::tables().fill_alias(family)? };
-        // SAFETY: The table stays in its box until `drop` has unregistered it.
-        to_result(unsafe { bindings::sock_register(table.get()) })?;
         Ok(AliasRegistration {
-            family: table,
+            // SAFETY: `create` fails, or moves a new socket to the descriptor.
+            _number: unsafe { FamilyNumber::register(family, create::<M>, module)? },
             _streams: PhantomData,
         })
     }
-}
 
-impl<M: Streams> AliasRegistration<M> {
     /// Lets users create sockets of the family. Must be called after [`Prepared::register`], since
     /// the sockets have the module's protocol number.
     pub(crate) fn open(&self) {
         M::tables().alias_open.store(true, Release);
-    }
-}
-
-impl<M: Streams> Drop for AliasRegistration<M> {
-    fn drop(&mut self) {
-        // SAFETY: `new` has registered the family. The function waits until no call finds the
-        // family.
-        unsafe { bindings::sock_unregister((*self.family.get()).family) };
-        // A call of `create` that still runs holds the module. While the module is unloaded, there
-        // is none. If the module fails to load, one reference is the loader's, and the family was
-        // not opened, so that no socket holds the module either.
-        // SAFETY: The owner is this module. This is process context.
-        unsafe {
-            while bindings::module_refcount((*self.family.get()).owner) > 1 {
-                bindings::schedule_timeout_uninterruptible(1);
-            }
-        }
     }
 }
 

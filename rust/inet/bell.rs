@@ -6,9 +6,9 @@
 //! Kernel code sets the callback `sk_state_change` of its listener. Each of TCP's new sockets
 //! inherits this callback and `sk_user_data`. When the socket's connection is established, TCP
 //! calls the callback with the new socket. A companion's connection has no TCP socket before
-//! `accept`. So the callback is called with a *bell*, a socket without a connection, which has the
-//! listener's `sk_user_data` and the state of an established connection meanwhile. The bell is no
-//! TCP socket, and is not for keeping.
+//! `accept`. So this module calls the callback with a *bell*, a socket without a connection. During
+//! the call, the bell has the listener's `sk_user_data` and the state of an established connection.
+//! The bell is no TCP socket, and the callback must not keep it.
 //!
 //! C header: [`include/net/sock.h`](srctree/include/net/sock.h)
 

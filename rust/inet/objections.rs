@@ -63,8 +63,8 @@ fn has_policy(sock: &RawSock, direction: Direction) -> bool {
 
 /// Returns the reason why a companion must not carry a connection that a TCP socket opens or
 /// accepts, if any. Ignores IPsec policies for outgoing packets, because `connect` finds them with
-/// the route. `is_told` says that kernel code that has attached to the socket is told of the
-/// companion's connections, and so is no reason.
+/// the route. If `is_told`, a bell tells the attached kernel code of the companion's connections,
+/// so that code is no reason.
 ///
 /// # Safety
 ///
