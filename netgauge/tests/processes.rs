@@ -5,7 +5,7 @@
 mod common;
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -15,7 +15,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use common::{finish, netgauge, run, start, succeed, text, Server, PATIENCE};
-use netgauge::control::{Message, Open, VERSION};
+use netgauge::control::{Control, Message, Open};
 use netgauge::report::{Outcome, Report};
 use netgauge::transport::SocketOptions;
 use netgauge::wire::Endpoint;
@@ -262,8 +262,10 @@ fn a_client_that_is_killed_leaves_the_server_serving() {
 fn a_client_that_dies_before_it_connects_its_transport_keeps_nobody_waiting() {
     // The server would wait longer for the client than the next client waits for the server.
     let mut server = Server::start("--give-up 60");
-    let mut client = TcpStream::connect(("127.0.0.1", server.port)).unwrap();
-    let mut control = BufReader::new(client.try_clone().unwrap());
+    let client = TcpStream::connect(("127.0.0.1", server.port)).unwrap();
+    let mut client = Control::new(client, Some(PATIENCE)).unwrap();
+    client.hello().unwrap();
+    client.greeted().unwrap();
     let open = Open {
         transport: "tcp".to_owned(),
         pattern: "one-one".to_owned(),
@@ -271,20 +273,11 @@ fn a_client_that_dies_before_it_connects_its_transport_keeps_nobody_waiting() {
         endpoint: Endpoint::default(),
         options: SocketOptions::default(),
     };
-    let hello = Message::Hello {
-        version: VERSION,
-        machine: None,
-    };
-    for message in [hello, Message::Open(open)] {
-        let mut line = serde_json::to_vec(&message).unwrap();
-        line.push(b'\n');
-        client.write_all(&line).unwrap();
-        let mut answer = String::new();
-        control.read_line(&mut answer).unwrap();
-        assert!(!answer.contains("Failed"), "{answer}");
-    }
+    client.send(&Message::Open(open)).unwrap();
+    let answer = client.answer().unwrap();
+    assert!(matches!(answer, Message::Endpoint(_)), "{answer:?}");
     server.await_client();
-    drop((client, control));
+    drop(client);
 
     succeed(server.client("-m tcp -s 1 -c 1"));
 }
