@@ -4,8 +4,9 @@
 //! combined with a [mask](super::masks) by exclusive or, in big-endian order. The kernel's own
 //! function computes the CRC, with the processor's CRC instruction where there is one.
 //!
-//! C headers: [`include/linux/skbuff.h`](srctree/include/linux/skbuff.h) (`skb_seq_read`;
-//! `skb_crc32c` is not in every kernel), [`include/linux/crc32c.h`](srctree/include/linux/crc32c.h)
+//! C headers: [`include/linux/skbuff.h`](srctree/include/linux/skbuff.h) (`skb_frag_address_safe`,
+//! `skb_seq_read`; `skb_crc32c` is not in every kernel),
+//! [`include/linux/crc32c.h`](srctree/include/linux/crc32c.h)
 
 use super::{
     allocation::Context,
@@ -19,6 +20,74 @@ use kernel::ffi::c_int;
 /// Length of the checksum, in bytes.
 pub(crate) const CHECKSUM_LEN: usize = 4;
 
+/// Calls `each` with the start and the length of each block of the range: `len` bytes of data from
+/// offset `from` on. Returns whether the blocks were the whole range. Another program may write to
+/// shared pages meanwhile.
+///
+/// # Safety
+///
+/// `skb` is valid, and no one else changes the `sk_buff`.
+#[inline]
+unsafe fn for_blocks(
+    skb: *mut bindings::sk_buff,
+    from: u32,
+    len: u32,
+    mut each: impl FnMut(*const u8, usize),
+) -> bool {
+    // SAFETY: By the caller's promise, `skb` is valid, and no one else changes the `sk_buff`.
+    let buffer = unsafe { Buffer::from_raw(skb) };
+    let (mut skip, mut left) = (from as usize, len as usize);
+    // Uses the block `at` that follows those before it. Returns whether more is needed.
+    let mut block = |at: *const u8, size: usize| {
+        if let Some(there @ 1..) = size.checked_sub(skip) {
+            let part = there.min(left);
+            each(at.wrapping_add(skip), part);
+            left = left.wrapping_sub(part);
+        }
+        skip = skip.saturating_sub(size);
+        left > 0
+    };
+    let head = buffer.head();
+    if !block(head.as_ptr(), head.len()) {
+        return true;
+    }
+    for frag in buffer.page_frags() {
+        // SAFETY: The fragment is initialised and borrowed.
+        let at: *const u8 = unsafe { bindings::skb_frag_address_safe(frag) }.cast();
+        if at.is_null() {
+            break;
+        }
+        if !block(at, frag.len as usize) {
+            return true;
+        }
+    }
+    // The rest is in memory that is not mapped all the time, or in a list of buffers.
+    //
+    // SAFETY: By the caller's promise, `skb` is valid. All-zero bytes are a valid value of the
+    // state, which `skb_prepare_seq_read` fills in. Each block that `skb_seq_read` returns is
+    // readable until the next call. The loop calls it until no block is left, so that no page stays
+    // mapped.
+    unsafe {
+        let mut state: bindings::skb_seq_state = mem::zeroed();
+        let end = from.wrapping_add(len);
+        let mut done = 0;
+        let rest = end.wrapping_sub(left as u32);
+        bindings::skb_prepare_seq_read(skb, rest, end, &mut state);
+        loop {
+            let mut at: *const u8 = ptr::null();
+            // A block may extend beyond the range, so only its part within the range is used.
+            let there = bindings::skb_seq_read(done, &mut at, &mut state) as usize;
+            let part = there.min(left);
+            if part == 0 {
+                return left == 0;
+            }
+            each(at, part);
+            left = left.wrapping_sub(part);
+            done = done.wrapping_add(part as u32);
+        }
+    }
+}
+
 /// Returns the CRC32c of `len` bytes of data from offset `from`, without a mask.
 ///
 /// # Safety
@@ -27,32 +96,12 @@ pub(crate) const CHECKSUM_LEN: usize = 4;
 /// `from` on.
 unsafe fn sum(skb: *mut bindings::sk_buff, from: u32, len: u32) -> u32 {
     let mut crc = !0;
-    let mut done = 0;
-    // SAFETY: By the caller's promise, `skb` is valid, and no one else changes the `sk_buff`.
-    let linear = unsafe { Buffer::from_raw(skb) }.head();
-    let end = from.wrapping_add(len) as usize;
-    if let Some(bytes) = linear.get(from as usize..end) {
-        // SAFETY: The function only reads `bytes`, which are borrowed.
-        return !unsafe { bindings::crc32c(crc, bytes.as_ptr().cast(), bytes.len()) };
-    }
-    // SAFETY: By the caller's promise, the range is data of `skb`. All-zero bytes are a valid value
-    // of the state, which `skb_prepare_seq_read` fills in. Each block that `skb_seq_read` returns
-    // is readable until the next call. The loop calls it until no block is left, so that no page
-    // stays mapped.
+    // SAFETY: By the caller's promise, `skb` is valid. `crc32c` only reads a block, which is
+    // readable.
     unsafe {
-        let mut state: bindings::skb_seq_state = mem::zeroed();
-        bindings::skb_prepare_seq_read(skb, from, from.wrapping_add(len), &mut state);
-        loop {
-            let mut block: *const u8 = ptr::null();
-            // A block may extend beyond the range, so only its part within the range is used.
-            let there = bindings::skb_seq_read(done, &mut block, &mut state);
-            let part = there.min(len.wrapping_sub(done));
-            if part == 0 {
-                break;
-            }
-            crc = bindings::crc32c(crc, block.cast(), part as usize);
-            done = done.wrapping_add(part);
-        }
+        for_blocks(skb, from, len, |at, len| {
+            crc = bindings::crc32c(crc, at.cast(), len)
+        });
     }
     !crc
 }
@@ -69,12 +118,15 @@ unsafe fn sum(skb: *mut bindings::sk_buff, from: u32, len: u32) -> u32 {
 /// `from` on, and a checksum behind these bytes.
 pub(super) unsafe fn mask(skb: *mut bindings::sk_buff, from: u32, len: u32) -> Option<u32> {
     let mut there = [0; CHECKSUM_LEN];
-    // SAFETY: By the caller's promise, `skb` is valid and has the data. `there` has room for the
-    // `CHECKSUM_LEN` bytes that are copied.
+    let mut room = there.as_mut_ptr();
+    // SAFETY: By the caller's promise, `skb` is valid and has the data. The blocks are readable.
+    // Together they have at most the `CHECKSUM_LEN` bytes that `there` has room for.
     unsafe {
-        let at = from.wrapping_add(len) as c_int;
-        let to = there.as_mut_ptr().cast();
-        let read = bindings::skb_copy_bits(skb, at, to, CHECKSUM_LEN as c_int) == 0;
+        let at = from.wrapping_add(len);
+        let read = for_blocks(skb, at, CHECKSUM_LEN as u32, |at, len| {
+            ptr::copy_nonoverlapping(at, room, len);
+            room = room.add(len);
+        });
         read.then(|| u32::from_be_bytes(there) ^ sum(skb, from, len))
     }
 }

@@ -18,7 +18,7 @@ use super::{
     sock::{Protocol, Sock},
 };
 use crate::net::errno::prelude::*;
-use core::ptr;
+use core::{ptr, slice};
 use kernel::ffi::c_int;
 
 /// The flag of a send call that passes pages. The protocol may keep these pages
@@ -72,21 +72,24 @@ impl Buffer {
         unsafe { (*self.shared()).nr_frags.into() }
     }
 
+    /// Returns the page references in the buffer.
+    #[inline]
+    pub(super) fn page_frags(&self) -> &[bindings::skb_frag_t] {
+        // SAFETY: By the invariant of `Buffer`, the buffer is valid and borrowed. The array has
+        // room for `MOST_FRAGMENTS` references, and those below `nr_frags` are initialised.
+        unsafe {
+            let frags = ptr::addr_of!((*self.shared()).frags).cast();
+            slice::from_raw_parts(frags, self.fragments())
+        }
+    }
+
     /// Returns how many page references a view needs if it begins at `offset` and covers at most
     /// `len` bytes.
     pub(crate) fn fragments_in(&self, offset: usize, len: usize) -> usize {
         let end = offset.saturating_add(len);
         let (mut start, mut count) = (0_usize, 0_usize);
-        for i in 0..self.fragments() {
-            // SAFETY: By the invariant of `Buffer`, the buffer is valid and borrowed. Fragments
-            // below `nr_frags` are initialised.
-            let frag = unsafe {
-                (*ptr::addr_of!((*self.shared()).frags)
-                    .cast::<bindings::skb_frag_t>()
-                    .add(i))
-                .len as usize
-            };
-            let behind = start.saturating_add(frag);
+        for frag in self.page_frags() {
+            let behind = start.saturating_add(frag.len as usize);
             if behind > offset && start < end {
                 count = count.wrapping_add(1);
             }
@@ -97,15 +100,7 @@ impl Buffer {
 
     /// Returns the length of the first page fragment of the buffer in bytes, 0 if there is none.
     pub(super) fn first_fragment_len(&self) -> u32 {
-        // SAFETY: By the invariant of `Buffer`, the buffer is valid and borrowed. Fragments below
-        // `nr_frags` are initialised.
-        unsafe {
-            let info = self.shared();
-            if (*info).nr_frags == 0 {
-                return 0;
-            }
-            (*ptr::addr_of!((*info).frags).cast::<bindings::skb_frag_t>()).len
-        }
+        self.page_frags().first().map_or(0, |frag| frag.len)
     }
 
     /// Appends the next bytes of the message of a send call on `sock`, but at most `len`. Returns
@@ -269,15 +264,11 @@ impl Buffer {
             return false;
         }
         let (mut offset, mut left) = (offset as u32, len as u32);
-        for i in 0..store.fragments() {
+        for &frag in store.page_frags() {
             // SAFETY: Both buffers are valid, and they are different, since this one is borrowed
-            // exclusively. Fragments of `store` below `nr_frags` are initialised, and refer to
-            // pages that the store keeps. The new fragment is within the array, and gets its own
-            // reference before `nr_frags` counts it.
+            // exclusively. The fragments of `store` refer to pages that the store keeps. The new
+            // fragment is within the array, and gets its own reference before `nr_frags` counts it.
             unsafe {
-                let frag = *ptr::addr_of!((*store.shared()).frags)
-                    .cast::<bindings::skb_frag_t>()
-                    .add(i);
                 if offset >= frag.len {
                     offset = offset.wrapping_sub(frag.len);
                     continue;
