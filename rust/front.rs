@@ -116,6 +116,11 @@ impl<P: Protocol> Sock<P> {
         self.error_cell().load(Relaxed) != 0
     }
 
+    /// Returns whether `error` is pending. Does not take it.
+    pub(crate) fn is_pending(&self, error: Error) -> bool {
+        self.error_cell().load(Relaxed) == -error.to_errno()
+    }
+
     /// Takes the pending error, if any.
     #[inline]
     pub(crate) fn take_error(&self) -> Result {

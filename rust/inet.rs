@@ -212,6 +212,8 @@ pub(crate) trait Streams: Sized + 'static {
     fn info(companion: &Companion<Self>) -> StreamInfo;
     /// Returns whether an option level belongs to the companions' protocol.
     fn has_option_level(level: i32) -> bool;
+    /// Called when a descriptor with a companion is being released, while both sockets exist.
+    fn closing(call: &StreamCall<'_, Self>, companion: &Companion<Self>);
     /// Called when the descriptor with this TCP socket is being released.
     fn released(sock: &RawSock);
     /// Called when TCP's socket may have stopped listening.

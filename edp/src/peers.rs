@@ -11,7 +11,7 @@
 //! A connection may wait for the answer ([`Bucket::await_answer`]). All connections that are opened
 //! during a wait share this wait. If the peer does not answer in time, connections to this peer are
 //! opened without a wait until the time [`REST`] has passed. The time doubles with each further
-//! wait without an answer.
+//! wait without an answer. The caller can [excuse](Bucket::excuse) a peer that was away.
 //!
 //! Times are in nanoseconds of a monotonic clock.
 
@@ -98,7 +98,7 @@ struct Entry {
     answered: bool,
     /// The time at which the last wait for an answer began.
     waited_at: u64,
-    /// Number of waits since the last answer.
+    /// Number of waits since the last answer, or since the peer was last excused.
     waits: u8,
 }
 
@@ -324,6 +324,14 @@ impl Bucket {
     pub fn invalidate(&mut self, peer: &Peer) {
         if let Some(entry) = self.0.iter_mut().find(|entry| entry.is_of(peer)) {
             entry.answer = None;
+        }
+    }
+
+    /// Forgets all waits for `peer` in vain, because they say nothing: the peer was away. The next
+    /// connection may wait.
+    pub fn excuse(&mut self, peer: &Peer) {
+        if let Some(entry) = self.0.iter_mut().find(|entry| entry.is_of(peer)) {
+            entry.waits = 0;
         }
     }
 

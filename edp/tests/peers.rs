@@ -256,6 +256,24 @@ fn a_silent_peer_is_awaited_ever_more_rarely() {
 }
 
 #[test]
+fn an_excused_peer_is_awaited_again() {
+    let mut bucket = Bucket::default();
+    assert!(wait(&mut bucket, START, PATIENT).is_some());
+    bucket.excuse(&peer(2));
+    let now = START + QUERY_INTERVAL;
+    assert_eq!(wait(&mut bucket, now, PATIENT), None);
+    bucket.excuse(&peer(1));
+    // The next wait begins with a query, so not within the minimum time between two queries.
+    assert_eq!(wait(&mut bucket, now - 1, PATIENT), None);
+    let end = now + MILLISECOND;
+    assert_eq!(wait(&mut bucket, now, PATIENT), Some((end, true)));
+    // The pauses double from the beginning again.
+    let later = now + REST + QUERY_INTERVAL;
+    assert_eq!(wait(&mut bucket, now + REST - 1, PATIENT), None);
+    assert!(wait(&mut bucket, later, PATIENT).is_some());
+}
+
+#[test]
 fn a_peer_that_has_answered_is_expected_to_answer_again() {
     let mut bucket = Bucket::default();
     assert!(wait(&mut bucket, START, PATIENT).is_some());

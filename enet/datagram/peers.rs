@@ -122,6 +122,13 @@ impl Peers {
         });
     }
 
+    /// Forgets that `peer` has not answered, because it answers nothing else either.
+    pub(crate) fn excuse(&self, peer: &Address) {
+        self.with(peer.mac, peer.ifindex, |bucket, peer, _| {
+            bucket.excuse(peer)
+        });
+    }
+
     /// Forgets the hosts behind device `ifindex`, which was removed.
     pub(crate) fn forget(&self, ifindex: u32) {
         let mut buckets = self.buckets.lock();

@@ -17,7 +17,6 @@ use super::{
 };
 use crate::net::errno::prelude::*;
 use crate::{
-    address::Address,
     esp,
     net::{
         family::Operations,
@@ -184,7 +183,7 @@ fn attempt<M: Mapped>(
             call.set_asked(true);
         }
         Course::Wait(wait) => {
-            let begun = attempt.insert(Attempt::new(name, Address::default()));
+            let begun = attempt.insert(Attempt::new(name, wait.to()));
             begun.deadlines = deadlines;
             call.set_asked(true);
             if let Err(failure) = ask(call, companion, begun, &wait, query.take()) {
@@ -297,6 +296,7 @@ fn look<'a, M: Mapped>(
         attempt.deadlines = deadlines;
         let result = match course {
             Ok(Course::Wait(wait)) => {
+                attempt.to = wait.to();
                 if attend(companion, &wait, query.take())? {
                     // The event may have occurred before the socket was listed for it.
                     continue;
@@ -410,9 +410,10 @@ fn finish_by_tcp<M: Mapped>(
     }
     // This locks TCP's socket, and so waits for the end of a concurrent `shutdown`.
     let _ = call.ordered_state();
-    let connected = match waited {
-        Err(EAGAIN) => return Err(pending),
-        Err(error) => return Err(error),
+    end_fallback(call, companion, &attempt);
+    match waited {
+        Err(EAGAIN) => Err(pending),
+        Err(error) => Err(error),
         // TCP's attempt has failed at once, or was shut down.
         Ok(()) if call.is_unconnected() => companion.sock().take_error().and(Err(ECONNABORTED)),
         Ok(()) => match ask_tcp(call) {
@@ -423,9 +424,7 @@ fn finish_by_tcp<M: Mapped>(
             Err(EAFNOSUPPORT) => Err(ECONNABORTED),
             other => other,
         },
-    };
-    end_fallback(call, record, &attempt);
-    connected
+    }
 }
 
 /// Returns and clears the outcome of TCP's attempt, as a repeated `connect` does. TCP looks at the
@@ -495,7 +494,7 @@ pub(super) fn advance<M: Mapped>(call: &StreamCall<'_, M>) -> Backend {
         }
         switch(call, attempt, reason);
     }
-    end_fallback(call, record, &attempt);
+    end_fallback(call, companion, &attempt);
     Backend::Tcp
 }
 
@@ -539,12 +538,22 @@ fn give_up_asking<M: Mapped>(
     // Because of `note_news`, calls of other threads lock the choice of the protocol, and so wait
     // until TCP's `connect` has run. Otherwise they would see a socket that is not connecting.
     sock.shared().asking.note_news();
+    let silent = matches!(failure, Failure::Tcp(Statistic::MappedTcpUnknown));
     match (failure, &mut *attempt) {
-        (Failure::Tcp(reason), Some(attempt)) => switch(call, attempt, reason),
+        (Failure::Tcp(reason), Some(begun)) => {
+            begun.silent = silent;
+            switch(call, begun, reason);
+        }
         (Failure::Error(error), _) => end_attempt(call, record, attempt, error),
         _ => {}
     }
-    leave_to_tcp(call, companion);
+    if silent {
+        record.set_phase(Phase::Fallback);
+        end_fallback(call, companion, attempt);
+        sock.state_change();
+    } else {
+        leave_to_tcp(call, companion);
+    }
     Backend::Tcp
 }
 
@@ -555,32 +564,53 @@ fn leave_to_tcp<M: Mapped>(call: &StreamCall<'_, M>, companion: &Companion<M>) {
     companion.sock().state_change();
 }
 
-/// Stores that the host refuses ESP, if TCP has connected instead. Stores nothing if TCP has
-/// failed, too, because the reason may be that the server has not started yet.
+/// Ends the time in which TCP connects in place of ESP, if TCP's attempt has ended.
 pub(super) fn settle<M: Mapped>(call: &StreamCall<'_, M>, companion: &Companion<M>) {
     let record = &companion.record;
     if record.phase() == Phase::Fallback && !is_connecting(call.sock().tcp_state()) {
-        end_fallback(call, record, &record.decide());
+        end_fallback(call, companion, &record.decide());
+    }
+}
+
+/// Learns from an attempt whose descriptor the program closes.
+pub(super) fn close<M: Mapped>(call: &StreamCall<'_, M>, companion: &Companion<M>) {
+    if companion.record.phase() == Phase::Fallback {
+        learn(call, companion, &companion.record.decide());
     }
 }
 
 /// Like [`settle`], but the caller has locked the choice of the protocol.
 pub(super) fn end_fallback<M: Mapped>(
     call: &StreamCall<'_, M>,
-    record: &Record,
+    companion: &Companion<M>,
     attempt: &Option<Attempt>,
 ) {
-    let state = call.sock().tcp_state();
-    if record.phase() != Phase::Fallback || is_connecting(state) {
-        return;
+    let record = &companion.record;
+    if record.phase() == Phase::Fallback && !is_connecting(call.sock().tcp_state()) {
+        learn(call, companion, attempt);
+        record.set_phase(Phase::Tcp);
+        call.set_asked(false);
     }
+}
+
+/// Stores what TCP's attempt, which replaced ESP's, tells about the host. The host refuses ESP if
+/// TCP has connected instead; if TCP has failed, too, the server may not have started yet. A host
+/// that answers neither the query nor TCP is away, and its silence is forgotten.
+fn learn<M: Mapped>(call: &StreamCall<'_, M>, companion: &Companion<M>, attempt: &Option<Attempt>) {
+    let Some(attempt) = attempt else {
+        return;
+    };
+    let state = call.sock().tcp_state();
     let unconnected = [TcpState::Close as u8, TcpState::Listen as u8];
-    if let Some(attempt) = attempt.as_ref().filter(|_| !unconnected.contains(&state)) {
-        let net_state = NetState::of(call.sock().net());
+    let connected = !is_connecting(state) && !unconnected.contains(&state);
+    let net_state = NetState::of(call.sock().net());
+    if attempt.silent {
+        if !connected && !companion.sock().is_pending(ECONNREFUSED) {
+            net_state.edp_peers.excuse(&attempt.to);
+        }
+    } else if connected {
         net_state.mapped_refusals.add(&attempt.to);
     }
-    record.set_phase(Phase::Tcp);
-    call.set_asked(false);
 }
 
 /// Ends the attempt: the next `connect` fails with `error`, as in TCP, and so do the calls that

@@ -60,6 +60,10 @@ impl Streams for Mapped {
         &TABLES
     }
 
+    fn closing(call: &Call<'_>, companion: &Companion<Self>) {
+        connect::close(call, companion);
+    }
+
     fn released(sock: &RawSock) {
         NetState::of(sock.net())
             .mapped_connections
@@ -88,7 +92,7 @@ impl Streams for Mapped {
                     // attempt.
                     give_up(&mut attempt);
                     let result = call.connect(address, nonblocking);
-                    connect::end_fallback(call, &companion.record, &attempt);
+                    connect::end_fallback(call, companion, &attempt);
                     result
                 }
             }

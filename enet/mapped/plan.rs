@@ -75,6 +75,18 @@ impl Wait {
         }
     }
 
+    /// Returns the destination, or the default address if its Ethernet address is not known.
+    pub(super) fn to(&self) -> Address {
+        match self.awaited {
+            Awaited::Answer(mac) => Address {
+                port: self.ends.destination.port,
+                ifindex: self.ifindex,
+                mac,
+            },
+            Awaited::Neighbour(_) => Address::default(),
+        }
+    }
+
     /// Starts to resolve the neighbour's Ethernet address, if the connection waits for that.
     pub(super) fn resolve(&self, net: &Net) {
         if let Awaited::Neighbour(ip) = self.awaited {

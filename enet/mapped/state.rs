@@ -29,7 +29,8 @@ pub(super) enum Phase {
     Asking,
     /// ESP's SYN has been sent, and the choice of the protocol is still open.
     Connecting,
-    /// TCP's SYN has been sent because the host refused ESP's, and TCP is still connecting.
+    /// TCP's SYN has been sent because the host refused ESP's or did not answer a query, and TCP
+    /// is still connecting.
     Fallback,
     /// ESP has the connection, and the choice is final.
     Esp,
@@ -54,8 +55,11 @@ pub(super) struct Deadlines {
 pub(super) struct Attempt {
     name: [u8; NAME_MAX],
     len: usize,
-    /// The destination as an ESP address, if ESP's SYN was sent; otherwise the default address.
+    /// The destination as an ESP address, if its Ethernet address is known; otherwise the default
+    /// address.
     pub(super) to: crate::address::Address,
+    /// Whether TCP's SYN was sent because the host did not answer a query.
+    pub(super) silent: bool,
     pub(super) deadlines: Deadlines,
     /// Whether TCP's socket was bound to a port for this attempt, because the program asked for the
     /// socket's name.
@@ -76,6 +80,7 @@ impl Attempt {
             name: kept,
             len: name.len().min(NAME_MAX),
             to,
+            silent: false,
             deadlines: Deadlines::default(),
             has_port: false,
             given_up: None,

@@ -59,13 +59,15 @@ pub(super) unsafe extern "C" fn release<M: Streams>(socket: *mut bindings::socke
         // SAFETY: The pointer comes from `KBox::into_raw`. Only this call has taken it from the
         // inode.
         let companion = unsafe { KBox::from_raw(companion) };
+        // SAFETY: The descriptor is valid until this call returns.
+        let call = unsafe { StreamCall::<M>::new(socket) };
+        M::closing(&call, &companion);
         // SAFETY: This is the descriptor's last call, and the companion uses the descriptor's wait
         // queue until it is detached.
         M::Protocol::release(unsafe { Closing::of(&companion.sock, socket) });
         detach(&companion.sock);
-        // SAFETY: The descriptor is valid until this call returns. TCP's socket, which may outlive
-        // the module, gets TCP's own table again.
-        unsafe { StreamCall::<M>::new(socket) }.set_served(false);
+        // TCP's socket, which may outlive the module, gets TCP's own table again.
+        call.set_served(false);
     }
     // SAFETY: The socket, if there is one, is TCP's. The function that releases the socket belongs
     // to the socket's own family.

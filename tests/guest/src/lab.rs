@@ -223,6 +223,28 @@ impl Host {
         Ok(())
     }
 
+    /// Adds the queueing discipline to which [`drop_frames`](Self::drop_frames) attaches filters.
+    ///
+    /// # Errors
+    /// If `tc` fails, with its message.
+    pub fn prepare_filters(&self) -> Result<()> {
+        self.namespace
+            .run("tc", &["qdisc", "add", "dev", DEVICE, "clsact"])?;
+        Ok(())
+    }
+
+    /// Drops frames of `ethertype` that this host sends ("egress") or receives ("ingress").
+    ///
+    /// # Errors
+    /// If `tc` fails, with its message.
+    pub fn drop_frames(&self, direction: &str, ethertype: u16) -> Result<()> {
+        let place = ["filter", "add", "dev", DEVICE, direction];
+        let protocol = format!("{ethertype:#06x}");
+        let rule = ["protocol", &protocol, "matchall", "action", "drop"];
+        self.namespace.run("tc", &[&place[..], &rule].concat())?;
+        Ok(())
+    }
+
     /// Returns the address of `port` on this host's device, for binding.
     pub fn here(&self, port: u16) -> Address {
         Address {

@@ -31,10 +31,6 @@ scenarios! {
     direct enet_ping_says_that_nobody_is_there = nobody;
 }
 
-/// Ethernet types, as `tc` takes them.
-const EDP: &str = "0x88b5";
-const ESP: &str = "0x88b6";
-
 /// The exit code and the output of a run of `enet`.
 #[derive(Debug)]
 struct Ended {
@@ -92,21 +88,6 @@ pub fn give_addresses(lab: &Lab) -> Outcome {
         host.namespace
             .ip(&format!("address add 10.0.0.{number}/24 dev {DEVICE}\n"))?;
     }
-    Ok(())
-}
-
-/// Drops frames of an Ethernet type that `host` sends ("egress") or receives ("ingress").
-fn drop_frames(host: &Host, direction: &str, ethertype: &str) -> Outcome {
-    let place = ["filter", "add", "dev", DEVICE, direction];
-    let rule = ["protocol", ethertype, "matchall", "action", "drop"];
-    host.namespace.run("tc", &[&place[..], &rule].concat())?;
-    Ok(())
-}
-
-/// Adds the queueing discipline that filters of the host's device attach to.
-fn prepare_filters(host: &Host) -> Outcome {
-    host.namespace
-        .run("tc", &["qdisc", "add", "dev", DEVICE, "clsact"])?;
     Ok(())
 }
 
@@ -582,9 +563,9 @@ fn bad_device(lab: &Lab) -> Outcome {
 /// missing module.
 fn no_module_there(lab: &Lab) -> Outcome {
     give_addresses(lab)?;
-    prepare_filters(&lab.b)?;
-    for ethertype in [EDP, ESP] {
-        drop_frames(&lab.b, "ingress", ethertype)?;
+    lab.b.prepare_filters()?;
+    for ethertype in [ETH_P_EDP, ETH_P_ESP] {
+        lab.b.drop_frames("ingress", ethertype)?;
     }
     let check = ["lsmod | grep enet", "enet stats --all"];
     let there = ["10.0.0.2", "is there", "answers ARP"];
@@ -608,13 +589,13 @@ fn no_module_there(lab: &Lab) -> Outcome {
 fn filters(lab: &Lab) -> Outcome {
     give_addresses(lab)?;
     let target = format!("{}%{DEVICE}", print_mac(lab.b.mac));
-    prepare_filters(&lab.b)?;
-    drop_frames(&lab.b, "ingress", EDP)?;
+    lab.b.prepare_filters()?;
+    lab.b.drop_frames("ingress", ETH_P_EDP)?;
     let elsewhere = ["has the module", "answers ESP", "edp_type"];
     ping_complains(&lab.a, "10.0.0.2", 1, &elsewhere)?;
 
-    prepare_filters(&lab.a)?;
-    drop_frames(&lab.a, "egress", EDP)?;
+    lab.a.prepare_filters()?;
+    lab.a.drop_frames("egress", ETH_P_EDP)?;
     let here = format!("tc filter show dev {DEVICE} egress");
     let refused = ["This host refuses to send", &here];
     ping_complains(&lab.a, "10.0.0.2", 1, &refused)?;

@@ -29,6 +29,7 @@ scenarios! {
     direct mapped_first_connections_of_many_threads_share_a_query = threads;
     direct mapped_first_connections_to_two_hundred_hosts_are_all_by_esp = crowd;
     direct mapped_first_connection_waits_once_for_a_silent_host = silent_host;
+    direct mapped_first_connection_waits_again_for_a_host_that_was_away = away;
     direct mapped_first_connection_waits_again_for_a_host_that_a_rule_names = named_host;
     direct mapped_first_connection_ignores_a_late_answer_and_the_next_uses_it = late_answer;
     direct mapped_first_connection_ignores_forged_answers = forged;
@@ -302,6 +303,40 @@ fn silent_host(lab: &Lab) -> Outcome {
     // Each connection has already sent TCP's SYN.
     let sent = (lab.a.namespace).run("ss", &["-tanH", "state", "syn-sent"])?;
     same(sent.lines().count(), 3, "connections of TCP")
+}
+
+/// A host that answers neither the query nor TCP is away. When it is back, the first connection
+/// waits for its answer. A host that refuses TCP is there, and its silence counts.
+fn away(lab: &Lab) -> Outcome {
+    addresses(lab)?;
+    lab.b.prepare_filters()?;
+    lab.b.drop_frames("ingress", ETH_P_EDP)?;
+    let fails = |client: &Socket, error| {
+        client.poll(libc::POLLOUT, patience())?;
+        same(client.pending_error()?, error, "SO_ERROR")
+    };
+    fails(&attempt(lab, 2, 804)?, libc::ECONNREFUSED)?;
+    counted(lab, &[("MappedWaits", 1)])?;
+    // The next query to a host, and with it the next wait, is allowed after a second.
+    let waits_again = |count| {
+        let mut client = None;
+        eventually("another wait", || {
+            let unknown = lab.a.counter("MappedTcpUnknown")?;
+            let client = client.insert(attempt(lab, 99, 804)?);
+            await_unknown(lab, std::slice::from_ref(client), unknown + 1)?;
+            Ok(lab.a.counter("MappedWaits")? == count)
+        })?;
+        client.context("a connection")
+    };
+    drop(waits_again(2)?);
+    // The program has closed the socket while TCP was connecting.
+    lab.a.tcp_tries(1)?;
+    let client = waits_again(3)?;
+    // Now TCP's attempt ends first.
+    fails(&client, libc::ETIMEDOUT)?;
+    waits_again(4)?;
+    fails(&attempt(lab, 2, 804)?, libc::ECONNREFUSED)?;
+    counted(lab, &[("MappedWaits", 4)])
 }
 
 fn named_host(lab: &Lab) -> Outcome {
