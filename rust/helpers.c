@@ -13,6 +13,7 @@
 #else
 #include <linux/hrtimer_defs.h>
 #endif
+#include <linux/inetdevice.h>
 #include <linux/jhash.h>
 #include <linux/mm.h>
 #include <linux/percpu.h>
@@ -180,6 +181,7 @@ H(bool, neighbour_is_resolving, (struct net_device *dev, __be32 ip), guard(rcu)(
  * for a neighbour of another protocol.
  */
 H(struct net_device *, arp_neighbour, (const struct neighbour *n, __be32 *ip), if (n->tbl != &arp_tbl) return NULL; memcpy(ip, n->primary_key, sizeof(*ip)); return n->dev)
+H(bool, accepts_local, (const struct net_device *dev), guard(rcu)(); const struct in_device *in_dev = __in_dev_get_rcu(dev); return in_dev && IN_DEV_ACCEPT_LOCAL(in_dev))
 H(bool, inet_is_own, (const struct net_device *dev, __be32 ip), return inet_addr_type_dev_table(dev_net(dev), dev, ip) == RTN_LOCAL)
 /*
  * The route and neighbour functions above, for IPv6. They do not use the tables of IPv6 if the

@@ -296,6 +296,14 @@ pub(crate) fn is_own(device: &Device, ip: IpAddr) -> bool {
     }
 }
 
+/// Returns whether packets that `device` receives may come from `ip`. As in IP
+/// (`fib_validate_source`), they do not come from an address of this host, unless the device's
+/// `accept_local` is set.
+pub(crate) fn may_come_from(device: &Device, ip: IpAddr) -> bool {
+    // SAFETY: The device is valid. The function may be called in any context.
+    !is_own(device, ip) || ip.is_ipv4() && unsafe { bindings::accepts_local(device.as_ptr()) }
+}
+
 /// Works like [`is_own`] for IPv6. If `strict` is set, only addresses of `device` itself count.
 fn is_own6(device: &Device, ip: Ipv6Addr, strict: bool) -> bool {
     // SAFETY: The device is valid, and the function reads the 16 bytes of the address. It may be

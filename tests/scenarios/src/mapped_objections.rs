@@ -26,6 +26,7 @@ scenarios! {
     direct mapped_listener_with_an_ipsec_policy_takes_no_esp = ipsec_of_the_socket;
     direct mapped_client_behind_ipsec_uses_tcp = ipsec_at_the_client;
     direct mapped_listener_hears_the_vrfs_that_tcp_hears = vrf;
+    direct mapped_listener_hears_its_own_host_where_tcp_does = own_host;
     direct mapped_listener_whose_group_has_a_program_takes_no_esp = program_of_a_group;
     direct mapped_listener_that_a_program_looks_up_takes_no_esp = lookup_by_program;
     direct mapped_sockets_whose_names_a_program_looks_at_use_tcp = names_by_program;
@@ -240,6 +241,56 @@ fn vrf(lab: &Lab) -> Outcome {
         }
     }
     Ok(())
+}
+
+/// A wire joins two devices of one host, and rules lead the host's packets over it. IP takes such
+/// packets, which come from the host's own addresses, only if `accept_local` is set.
+fn own_host(lab: &Lab) -> Outcome {
+    const THERE: [u8; 4] = [10, 1, 0, 2];
+    let host = &lab.a.namespace;
+    host.ip(
+        "link add left address 02:00:00:00:02:01 type veth peer name right address 02:00:00:00:02:02
+         address add 10.1.0.1/32 dev left
+         address add 10.1.0.2/32 dev right
+         link set left up
+         link set right up
+         neigh replace 10.1.0.2 lladdr 02:00:00:00:02:02 dev left nud permanent
+         neigh replace 10.1.0.1 lladdr 02:00:00:00:02:01 dev right nud permanent
+         route add 10.1.0.2/32 dev left src 10.1.0.1 table 101
+         route add 10.1.0.1/32 dev right src 10.1.0.2 table 102
+         rule add pref 10 iif left lookup local
+         rule add pref 11 iif right lookup local
+         rule add pref 20 to 10.1.0.2 lookup 101
+         rule add pref 21 to 10.1.0.1 lookup 102
+         rule add pref 30 lookup local
+         rule del pref 0\n",
+    )?;
+    let accept_local = |value| {
+        let path = "/proc/sys/net/ipv4/conf/all/accept_local";
+        host.within(|| fs::write(path, value))?.context(path)
+    };
+    accept_local("1")?;
+    let client = || -> Result<Socket> {
+        let client = stream(&lab.a, MAPPED.0, MAPPED.1)?;
+        client.set_nonblocking(true)?;
+        let begun = client.connect_bytes(&internet(THERE, 957));
+        refused(begun, libc::EINPROGRESS, "connect")?;
+        Ok(client)
+    };
+    let listener = stream(&lab.a, MAPPED.0, MAPPED.1)?;
+    listener.bind_bytes(&internet(THERE, 957))?;
+    listener.listen(4)?;
+    let taken = client()?;
+    taken.poll(libc::POLLOUT, patience())?;
+    let (server, _) = listener.accept(0)?;
+    ensure!(is_esp(&taken) && is_esp(&server), "TCP carries it");
+    accept_local("0")?;
+    let left_to_tcp = client()?;
+    eventually("ESP is refused", || {
+        left_to_tcp.poll(libc::POLLOUT, Duration::ZERO)?;
+        Ok(lab.a.counter("MappedTcpRefused")? == 1)
+    })?;
+    same(lab.a.counter("MappedInForeign")?, 1, "refused")
 }
 
 fn program_of_a_group(lab: &Lab) -> Outcome {
