@@ -4,8 +4,8 @@
 //! programs` runs TCP programs over mapped sockets, which are TCP sockets whose streams ESP may
 //! carry.
 //!
-//! The guest's root is a toolbox that has the programs. A script, `mpi/tests/hosts` or
-//! `tests/programs/hosts`, sets up the hosts and runs the programs on them.
+//! The guest's root is a toolbox that has the programs. A script, `mpi/tests/hosts`,
+//! `tests/programs/hosts` or `tests/storage/costs`, sets up the hosts and runs the programs on them.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -46,10 +46,10 @@ pub struct Trees {
 #[derive(Debug, Args)]
 pub struct Options {
     #[command(flatten)]
-    trees: Trees,
+    pub trees: Trees,
     /// Use one processor whose clock counts instructions.
     #[arg(long)]
-    counted: bool,
+    pub counted: bool,
     /// Parts of the script to run; if none is named, all parts other than measurements.
     parts: Vec<String>,
 }

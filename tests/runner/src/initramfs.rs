@@ -77,6 +77,7 @@ const WELCOME: &[&str] = &[
     "act_mirred",
     "act_mpls",
     "af_packet",
+    "brd",
     "cls_matchall",
     "cls_u32",
     "drbd",

@@ -133,7 +133,7 @@ enum Verb {
     /// Run programs of TCP over mapped sockets between two hosts in a guest.
     Programs(hosts::Options),
     /// Replicate a block device between two guests by DRBD.
-    Storage(hosts::Trees),
+    Storage(hosts::Options),
     /// Open a shell in a guest with two hosts, or type the documents' commands there.
     Shell(shell::Options),
 }
@@ -205,7 +205,11 @@ fn run(options: &Options) -> Result<bool> {
         Verb::Run { commands, counted } => commands::run(&layout, commands, *counted),
         Verb::Mpi(options) => judge(hosts::run(&layout, "mpi", options)?),
         Verb::Programs(options) => judge(hosts::run(&layout, "programs", options)?),
-        Verb::Storage(trees) => judge(storage::run(&layout, trees)?),
+        Verb::Storage(options) => judge(if options.counted {
+            hosts::run(&layout, "storage", options)?
+        } else {
+            storage::run(&layout, &options.trees)?
+        }),
         Verb::Shell(options) => match shell::run(&layout, options)? {
             Some(part) => judge(part),
             None => Ok(true),
