@@ -4,7 +4,7 @@
 //! combined with a [mask](super::masks) by exclusive or, in big-endian order. The kernel's own
 //! function computes the CRC, with the processor's CRC instruction where there is one.
 //!
-//! C headers: [`include/linux/skbuff.h`](srctree/include/linux/skbuff.h) (`skb_frag_address_safe`,
+//! C headers: [`include/linux/skbuff.h`](srctree/include/linux/skbuff.h) (`skb_frag_address`,
 //! `skb_seq_read`; `skb_crc32c` is not in every kernel),
 //! [`include/linux/crc32c.h`](srctree/include/linux/crc32c.h)
 
@@ -53,7 +53,7 @@ unsafe fn for_blocks(
     }
     for frag in buffer.page_frags() {
         // SAFETY: The fragment is initialised and borrowed.
-        let at: *const u8 = unsafe { bindings::skb_frag_address_safe(frag) }.cast();
+        let at: *const u8 = unsafe { bindings::skb_frag_mapped(frag) }.cast();
         if at.is_null() {
             break;
         }
@@ -88,22 +88,23 @@ unsafe fn for_blocks(
     }
 }
 
-/// Returns the CRC32c of `len` bytes of data from offset `from`, without a mask.
+/// Returns the CRC32c of `len` bytes of data from offset `from`, without a mask. Returns `None` if
+/// some of them cannot be read.
 ///
 /// # Safety
 ///
 /// `skb` is valid, no one else changes the `sk_buff`, and its data have `len` bytes from offset
 /// `from` on.
-unsafe fn sum(skb: *mut bindings::sk_buff, from: u32, len: u32) -> u32 {
+unsafe fn sum(skb: *mut bindings::sk_buff, from: u32, len: u32) -> Option<u32> {
     let mut crc = !0;
     // SAFETY: By the caller's promise, `skb` is valid. `crc32c` only reads a block, which is
     // readable.
-    unsafe {
+    let whole = unsafe {
         for_blocks(skb, from, len, |at, len| {
             crc = bindings::crc32c(crc, at.cast(), len)
-        });
-    }
-    !crc
+        })
+    };
+    whole.then_some(!crc)
 }
 
 /// Computes the mask that the sender has combined with the checksum of a packet. The packet is the
@@ -127,7 +128,10 @@ pub(super) unsafe fn mask(skb: *mut bindings::sk_buff, from: u32, len: u32) -> O
             ptr::copy_nonoverlapping(at, room, len);
             room = room.add(len);
         });
-        read.then(|| u32::from_be_bytes(there) ^ sum(skb, from, len))
+        if !read {
+            return None;
+        }
+        Some(u32::from_be_bytes(there) ^ sum(skb, from, len)?)
     }
 }
 
@@ -150,7 +154,10 @@ pub(super) unsafe fn append(skb: *mut bindings::sk_buff, from: u32, mask: u32) -
         if !keeps && bindings::skb_linearize(skb) != 0 {
             return false;
         }
-        let bytes = (sum(skb, from, (*skb).len.wrapping_sub(from)) ^ mask).to_be_bytes();
+        let Some(sum) = sum(skb, from, (*skb).len.wrapping_sub(from)) else {
+            return false;
+        };
+        let bytes = (sum ^ mask).to_be_bytes();
         if keeps {
             let to: *mut u8 = bindings::netdev_alloc_frag(CHECKSUM_LEN as u32).cast();
             if to.is_null() {
@@ -192,7 +199,7 @@ impl Buffer {
         // SAFETY: The clone is ours, and its data are linear, since there is tailroom. No other
         // clone uses the memory behind the data, and this buffer is borrowed.
         unsafe {
-            let bytes = sum(clone.as_ptr(), 0, clone.len() as u32) ^ mask;
+            let bytes = sum(clone.as_ptr(), 0, clone.len() as u32)? ^ mask;
             clone.extend(&bytes.to_be_bytes());
         }
         Some(clone)

@@ -346,7 +346,8 @@ H(bool, page_is_ours, (const struct page *page), return page_ref_count(page) == 
 H(void, put_page, (struct page *page), put_page(page))
 H(u32, max_skb_frags, (void), return READ_ONCE(net_hotdata.sysctl_max_skb_frags))
 H(size_t, copy_to_page, (struct page *page, u32 offset, size_t len, struct iov_iter *from), return copy_from_iter(page_address(page) + offset, len, from))
-H(void *, skb_frag_address_safe, (const skb_frag_t *frag), return skb_frag_address_safe(frag))
+/* Null if the fragment is not mapped all the time, or not memory of this host. */
+H(void *, skb_frag_mapped, (const skb_frag_t *frag), struct page *page = skb_frag_page(frag); return page && !skb_frag_must_loop(page) ? skb_frag_address(frag) : NULL)
 H(void, frag_ref, (skb_frag_t *frag), __skb_frag_ref(frag))
 H(void, skb_frag_unref, (struct sk_buff *skb, int i), skb_frag_unref(skb, i))
 H(int, skb_linearize, (struct sk_buff *skb), return skb_linearize(skb))
