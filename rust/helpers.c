@@ -134,7 +134,7 @@ H(bool, tcp_is_corked, (const struct sock *sk), return tcp_sk(sk)->nonagle & TCP
 H(bool, tcp_is_nodelay, (const struct sock *sk), return tcp_sk(sk)->nonagle & TCP_NAGLE_OFF)
 H(bool, tcp_tells_unread, (const struct sock *sk), return tcp_sk(sk)->recvmsg_inq)
 H(bool, tcp_can_accept, (const struct sock *sk), return inet_sk_state_load(sk) != TCP_LISTEN || !reqsk_queue_empty(&inet_csk(sk)->icsk_accept_queue))
-H(bool, tcp_is_special, (const struct sock *sk), return tcp_sk(sk)->repair || tcp_sk(sk)->save_syn || tcp_sk(sk)->rx_opt.user_mss || rcu_access_pointer(inet_sk(sk)->inet_opt) || TCP_KEYS(sk) || SPECIAL6(sk))
+H(bool, tcp_is_special, (const struct sock *sk), return tcp_sk(sk)->repair || tcp_sk(sk)->save_syn || tcp_sk(sk)->fastopen_connect || tcp_sk(sk)->rx_opt.user_mss || rcu_access_pointer(inet_sk(sk)->inet_opt) || TCP_KEYS(sk) || SPECIAL6(sk))
 /*
  * Returns whether kernel code, such as a sockmap, has attached to the socket. A BPF map of
  * reuseport sockets (SK_USER_DATA_BPF) does not count. sk_group_has_program() finds a program that
