@@ -4,8 +4,8 @@
 //! programs` runs TCP programs over mapped sockets, which are TCP sockets whose streams ESP may
 //! carry.
 //!
-//! The guest's root is a toolbox that has the programs. A script, `mpi/tests/hosts`,
-//! `tests/programs/hosts` or `tests/storage/costs`, sets up the hosts and runs the programs on them.
+//! The guest's root is a toolbox that has the programs. A script sets up the hosts and runs the
+//! programs on them: `mpi/tests/hosts`, `tests/programs/hosts` or `tests/storage/costs`.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
