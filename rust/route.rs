@@ -296,9 +296,9 @@ pub(crate) fn is_own(device: &Device, ip: IpAddr) -> bool {
     }
 }
 
-/// Returns whether packets that `device` receives may come from `ip`. As in IP
-/// (`fib_validate_source`), they do not come from an address of this host, unless the device's
-/// `accept_local` is set.
+/// Returns whether packets that `device` receives may come from `ip`: not from an address of this
+/// host, unless `accept_local` of the device is set. IP also takes such packets if its rules lead
+/// the answers through `device` (`fib_validate_source`).
 pub(crate) fn may_come_from(device: &Device, ip: IpAddr) -> bool {
     // SAFETY: The device is valid. The function may be called in any context.
     !is_own(device, ip) || ip.is_ipv4() && unsafe { bindings::accepts_local(device.as_ptr()) }

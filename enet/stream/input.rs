@@ -233,7 +233,8 @@ fn mapped_listener<'a>(
     let destination = InternetEnd::from(mapped.destination);
     let (from, to) = (source.ip(), destination.ip());
     // As in IP, loopback addresses are only for the host itself.
-    let meant = from.is_ipv4() == to.is_ipv4() && !to.is_loopback() && route::is_own(device, to);
+    let inside = from.is_loopback() || to.is_loopback();
+    let meant = from.is_ipv4() == to.is_ipv4() && !inside && route::is_own(device, to);
     let comes = route::may_come_from(device, from);
     if !meant || !comes || !route::is_neighbour(device, from, to, peer.mac) {
         net_state.statistics.count(Statistic::MappedInForeign);

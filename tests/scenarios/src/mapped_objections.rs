@@ -280,8 +280,10 @@ fn own_host(lab: &Lab) -> Outcome {
     let listener = stream(&lab.a, MAPPED.0, MAPPED.1)?;
     listener.bind_bytes(&internet(THERE, 957))?;
     listener.listen(4)?;
+    // The first connection waits for the host's answer.
+    Knobs(host).set("mapped_wait", 100_000)?;
     let taken = client()?;
-    taken.poll(libc::POLLOUT, patience())?;
+    await_events(&taken, libc::POLLOUT)?;
     let (server, _) = listener.accept(0)?;
     ensure!(is_esp(&taken) && is_esp(&server), "TCP carries it");
     accept_local("0")?;
