@@ -116,8 +116,10 @@ impl<P: Protocol> Sock<P> {
         self.error_cell().load(Relaxed) != 0
     }
 
-    /// Returns whether `error` is pending. Does not take it.
+    /// Returns whether `error` is pending, and does not take it. If the caller read a connection
+    /// state before this call, the result includes an error that was set before that state.
     pub(crate) fn is_pending(&self, error: Error) -> bool {
+        fence(Acquire);
         self.error_cell().load(Relaxed) == -error.to_errno()
     }
 

@@ -130,6 +130,7 @@ H(u32, tcp_unsent_limit, (const struct sock *sk), return tcp_notsent_lowat(tcp_s
 H(bool, tcp_take_port, (struct sock *sk), struct inet_sock *inet = inet_sk(sk); if (sk->sk_state != TCP_CLOSE || inet->inet_num || sk->sk_prot->get_port(sk, 0)) return false; inet->inet_sport = htons(inet->inet_num); return true)
 /* Releases a port that the user has not chosen, like tcp_set_state(), which modules cannot call. */
 H(void, tcp_release_port, (struct sock *sk), if (sk->sk_state == TCP_CLOSE && inet_csk(sk)->icsk_bind_hash && !(sk->sk_userlocks & SOCK_BINDPORT_LOCK)) sk->sk_prot->put_port(sk))
+H(bool, tcp_repeats_syn, (const struct sock *sk), return READ_ONCE(sk->sk_state) == TCP_SYN_SENT && READ_ONCE(inet_csk(sk)->icsk_retransmits))
 H(bool, tcp_is_corked, (const struct sock *sk), return tcp_sk(sk)->nonagle & TCP_NAGLE_CORK)
 H(bool, tcp_is_nodelay, (const struct sock *sk), return tcp_sk(sk)->nonagle & TCP_NAGLE_OFF)
 H(bool, tcp_tells_unread, (const struct sock *sk), return tcp_sk(sk)->recvmsg_inq)

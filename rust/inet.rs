@@ -418,6 +418,12 @@ impl<'a, M: Streams> StreamCall<'a, M> {
         })
     }
 
+    /// Returns whether TCP is connecting, and has sent its SYN again because nothing has answered.
+    pub(crate) fn repeats_syn(&self) -> bool {
+        // SAFETY: The socket is TCP's, and the function makes single loads.
+        unsafe { bindings::tcp_repeats_syn(self.sock().as_ptr()) }
+    }
+
     /// Stores an error for the next call on TCP's socket and wakes the tasks that wait for errors.
     pub(crate) fn report_error(&self, error: Error) {
         let sock = self.sock();

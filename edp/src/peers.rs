@@ -98,6 +98,8 @@ struct Entry {
     answered: bool,
     /// The time at which the last wait for an answer began.
     waited_at: u64,
+    /// The time at which the last wait for an answer ends.
+    wait_ends: u64,
     /// Number of waits since the last answer, or since the peer was last excused.
     waits: u8,
 }
@@ -197,6 +199,7 @@ impl Entry {
             return None;
         }
         self.waited_at = since;
+        self.wait_ends = end;
         self.waits = self.waits.saturating_add(1);
         let nonce = (!asked).then(nonce);
         if let Some(nonce) = nonce {
@@ -327,10 +330,12 @@ impl Bucket {
         }
     }
 
-    /// Forgets all waits for `peer` in vain, because they say nothing: the peer was away. The next
-    /// connection may wait.
-    pub fn excuse(&mut self, peer: &Peer) {
-        if let Some(entry) = self.0.iter_mut().find(|entry| entry.is_of(peer)) {
+    /// Forgets all waits for `peer` in vain, because the peer was away during the wait that ended
+    /// at `end`. The next connection may wait. Does nothing if a later wait has begun, which may
+    /// have found the peer.
+    pub fn excuse(&mut self, peer: &Peer, end: u64) {
+        let mut entries = self.0.iter_mut();
+        if let Some(entry) = entries.find(|entry| entry.is_of(peer) && entry.wait_ends == end) {
             entry.waits = 0;
         }
     }

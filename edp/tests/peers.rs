@@ -259,10 +259,12 @@ fn a_silent_peer_is_awaited_ever_more_rarely() {
 fn an_excused_peer_is_awaited_again() {
     let mut bucket = Bucket::default();
     assert!(wait(&mut bucket, START, PATIENT).is_some());
-    bucket.excuse(&peer(2));
+    let end = START + MILLISECOND;
+    bucket.excuse(&peer(2), end);
+    bucket.excuse(&peer(1), end - 1);
     let now = START + QUERY_INTERVAL;
     assert_eq!(wait(&mut bucket, now, PATIENT), None);
-    bucket.excuse(&peer(1));
+    bucket.excuse(&peer(1), end);
     // The next wait begins with a query, so not within the minimum time between two queries.
     assert_eq!(wait(&mut bucket, now - 1, PATIENT), None);
     let end = now + MILLISECOND;

@@ -122,10 +122,11 @@ impl Peers {
         });
     }
 
-    /// Forgets that `peer` has not answered, because it answers nothing else either.
-    pub(crate) fn excuse(&self, peer: &Address) {
+    /// Forgets that `peer` did not answer during the wait that ended at `end`, because it answered
+    /// nothing else either.
+    pub(crate) fn excuse(&self, peer: &Address, end: u64) {
         self.with(peer.mac, peer.ifindex, |bucket, peer, _| {
-            bucket.excuse(peer)
+            bucket.excuse(peer, end)
         });
     }
 

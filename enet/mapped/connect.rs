@@ -24,7 +24,7 @@ use crate::{
         namespace::PerNet,
         rcu,
         sock::TcpState,
-        softirq,
+        softirq, timer,
     },
     pernet::NetState,
     statistics::Statistic,
@@ -160,6 +160,8 @@ fn attempt<M: Mapped>(
     }
     NetState::of(sock.net()).sysctl.limit_buffers(sock);
     let mut attempt = record.decide();
+    // Another call may have taken the outcome of an earlier attempt.
+    end_fallback(call, companion, &attempt);
     if record.phase() != Phase::Tcp {
         // Another call has begun an attempt; this one waits for the same connection.
         return Ok(());
@@ -538,9 +540,11 @@ fn give_up_asking<M: Mapped>(
     // Because of `note_news`, calls of other threads lock the choice of the protocol, and so wait
     // until TCP's `connect` has run. Otherwise they would see a socket that is not connecting.
     sock.shared().asking.note_news();
-    let silent = matches!(failure, Failure::Tcp(Statistic::MappedTcpUnknown));
+    let mut silent = false;
     match (failure, &mut *attempt) {
         (Failure::Tcp(reason), Some(begun)) => {
+            let end = begun.deadlines.answer;
+            silent = reason == Statistic::MappedTcpUnknown && end != 0 && timer::now() >= end;
             begun.silent = silent;
             switch(call, begun, reason);
         }
@@ -595,20 +599,21 @@ pub(super) fn end_fallback<M: Mapped>(
 
 /// Stores what TCP's attempt, which replaced ESP's, tells about the host. The host refuses ESP if
 /// TCP has connected instead; if TCP has failed, too, the server may not have started yet. A host
-/// that answers neither the query nor TCP is away, and its silence is forgotten.
+/// that answers neither the query nor TCP's SYN, which TCP repeats after a second, is away, and its
+/// silence is forgotten.
 fn learn<M: Mapped>(call: &StreamCall<'_, M>, companion: &Companion<M>, attempt: &Option<Attempt>) {
     let Some(attempt) = attempt else {
         return;
     };
     let state = call.sock().tcp_state();
-    let unconnected = [TcpState::Close as u8, TcpState::Listen as u8];
-    let connected = !is_connecting(state) && !unconnected.contains(&state);
+    let failed = state == TcpState::Close as u8;
+    let failed_with = |error| failed && companion.sock().is_pending(error);
     let net_state = NetState::of(call.sock().net());
     if attempt.silent {
-        if !connected && !companion.sock().is_pending(ECONNREFUSED) {
-            net_state.edp_peers.excuse(&attempt.to);
+        if call.repeats_syn() || failed_with(ETIMEDOUT) || failed_with(EHOSTUNREACH) {
+            (net_state.edp_peers).excuse(&attempt.to, attempt.deadlines.answer);
         }
-    } else if connected {
+    } else if !failed && state != TcpState::Listen as u8 && !is_connecting(state) {
         net_state.mapped_refusals.add(&attempt.to);
     }
 }

@@ -58,7 +58,7 @@ pub(super) struct Attempt {
     /// The destination as an ESP address, if its Ethernet address is known; otherwise the default
     /// address.
     pub(super) to: crate::address::Address,
-    /// Whether TCP's SYN was sent because the host did not answer a query.
+    /// Whether TCP's SYN was sent because the host did not answer a query in time.
     pub(super) silent: bool,
     pub(super) deadlines: Deadlines,
     /// Whether TCP's socket was bound to a port for this attempt, because the program asked for the

@@ -312,7 +312,7 @@ fn away(lab: &Lab) -> Outcome {
     lab.b.prepare_filters()?;
     lab.b.drop_frames("ingress", ETH_P_EDP)?;
     let fails = |client: &Socket, error| {
-        client.poll(libc::POLLOUT, patience())?;
+        await_events(client, libc::POLLOUT)?;
         same(client.pending_error()?, error, "SO_ERROR")
     };
     fails(&attempt(lab, 2, 804)?, libc::ECONNREFUSED)?;
@@ -328,14 +328,23 @@ fn away(lab: &Lab) -> Outcome {
         })?;
         client.context("a connection")
     };
-    drop(waits_again(2)?);
-    // The program has closed the socket while TCP was connecting.
+    let client = waits_again(2)?;
+    // The program closes the socket while TCP repeats its SYN.
+    eventually("a SYN again", || {
+        let of_tcp = lab.a.namespace.run("ss", &["-tinH", "state", "syn-sent"])?;
+        Ok(of_tcp.contains("retrans:"))
+    })?;
+    drop(client);
     lab.a.tcp_tries(1)?;
     let client = waits_again(3)?;
-    // Now TCP's attempt ends first.
+    // TCP's attempt ends first.
     fails(&client, libc::ETIMEDOUT)?;
-    waits_again(4)?;
+    drop(client);
     fails(&attempt(lab, 2, 804)?, libc::ECONNREFUSED)?;
+    counted(lab, &[("MappedWaits", 3)])?;
+    // The program closes the socket at once, which tells nothing about the host.
+    drop(waits_again(4)?);
+    attempt(lab, 99, 804)?;
     counted(lab, &[("MappedWaits", 4)])
 }
 
