@@ -205,9 +205,17 @@ impl Host {
     /// # Errors
     /// If the host refuses the setting.
     pub fn tcp_tries(&self, count: u32) -> Result<()> {
-        let path = "/proc/sys/net/ipv4/tcp_syn_retries";
+        self.sysctl("net/ipv4/tcp_syn_retries", &count.to_string())
+    }
+
+    /// Writes `value` to the kernel's setting `name`, which is a path below `/proc/sys`.
+    ///
+    /// # Errors
+    /// If the host refuses the setting.
+    pub fn sysctl(&self, name: &str, value: &str) -> Result<()> {
+        let path = format!("/proc/sys/{name}");
         self.namespace
-            .within(|| std::fs::write(path, count.to_string()))?
+            .within(|| std::fs::write(&path, value))?
             .context(path)
     }
 

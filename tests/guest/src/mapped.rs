@@ -97,6 +97,19 @@ pub fn dial(host: &Host, kind: (i32, i32), port: u16) -> Result<Socket> {
     Ok(client)
 }
 
+/// Returns a mapped socket of `host` that has begun to connect to `port` of `to`, and does not
+/// block.
+///
+/// # Errors
+/// When a call fails, or the connection is already open.
+pub fn begin(host: &Host, to: [u8; 4], port: u16) -> Result<Socket> {
+    let client = stream(host, MAPPED.0, MAPPED.1)?;
+    client.set_nonblocking(true)?;
+    let begun = client.connect_bytes(&internet(to, port));
+    refused(begun, libc::EINPROGRESS, "connect")?;
+    Ok(client)
+}
+
 /// Returns a connection from `a` to a listener of `b`: the client, and the accepted socket. If
 /// `kind` is [`MAPPED`], ESP carries the connection, otherwise TCP.
 ///

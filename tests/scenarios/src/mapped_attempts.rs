@@ -10,7 +10,7 @@ use io_uring::{opcode, types::Fd};
 use guest::address::internet;
 use guest::bpf::{attach, if_larger, keep, KEEP_ALL, LOAD_LENGTH};
 use guest::mapped::stream;
-use guest::mapped::{is_esp, known, listener, MAPPED, PLAIN};
+use guest::mapped::{begin, is_esp, known, listener, MAPPED, PLAIN};
 use guest::prelude::*;
 use guest::uring::Ring;
 
@@ -43,11 +43,7 @@ fn client_from(lab: &Lab, port: u16) -> Result<Socket> {
 
 /// Returns a mapped socket of host a that has begun to connect to `port` of host b.
 fn attempt(lab: &Lab, port: u16) -> Result<Socket> {
-    let client = stream(&lab.a, MAPPED.0, MAPPED.1)?;
-    client.set_nonblocking(true)?;
-    let begun = client.connect_bytes(&internet([10, 0, 0, 2], port));
-    refused(begun, libc::EINPROGRESS, "connect")?;
-    Ok(client)
+    begin(&lab.a, [10, 0, 0, 2], port)
 }
 
 /// On host b, one user has a mapped server. Another user's ESP socket connects from the server's

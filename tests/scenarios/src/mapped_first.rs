@@ -15,7 +15,7 @@ use guest::address::internet;
 use guest::asleep::asleep;
 use guest::frame::{edp, EDP_HEADER};
 use guest::lab::NOBODY;
-use guest::mapped::{addresses, dial, is_esp, known, listener, rule, stream, MAPPED, PLAIN};
+use guest::mapped::{addresses, begin, dial, is_esp, known, listener, rule, stream, MAPPED, PLAIN};
 use guest::patience::factor;
 use guest::prelude::*;
 use guest::uring::Ring;
@@ -72,11 +72,7 @@ fn patient(lab: &Lab) -> Result<PacketSocket> {
 
 /// Returns a socket of host a that has begun to connect to 10.0.0.`number`.
 fn attempt(lab: &Lab, number: u8, port: u16) -> Result<Socket> {
-    let client = stream(&lab.a, MAPPED.0, MAPPED.1)?;
-    client.set_nonblocking(true)?;
-    let begun = client.connect_bytes(&internet([10, 0, 0, number], port));
-    refused(begun, libc::EINPROGRESS, "connect")?;
-    Ok(client)
+    begin(&lab.a, [10, 0, 0, number], port)
 }
 
 /// Waits for host a's query to the silent station, and returns its nonce.

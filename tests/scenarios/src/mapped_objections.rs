@@ -17,7 +17,7 @@ use super::mapped_listening::Group;
 use guest::address::internet;
 use guest::bpf;
 use guest::control::receive_with_control;
-use guest::mapped::{addresses, stream};
+use guest::mapped::{addresses, begin, stream};
 use guest::mapped::{dial, is_esp, known, learn, listener, MAPPED, PLAIN};
 use guest::prelude::*;
 
@@ -36,13 +36,10 @@ scenarios! {
 
 const FAR: [u8; 4] = [10, 0, 0, 2];
 
-/// Starts a client of `host` that connects to `b`, and waits until ESP is refused. `refused_before`
-/// is the number of earlier refusals.
-fn refused_client(host: &Host, port: u16, refused_before: u32) -> Result<Socket> {
-    let client = stream(host, MAPPED.0, MAPPED.1)?;
-    client.set_nonblocking(true)?;
-    let begun = client.connect_bytes(&internet(FAR, port));
-    refused(begun, libc::EINPROGRESS, "connect")?;
+/// Starts a client of `host` that connects to `port` of `to`, and waits until ESP is refused.
+/// `refused_before` is the number of earlier refusals.
+fn refused_client(host: &Host, to: [u8; 4], port: u16, refused_before: u32) -> Result<Socket> {
+    let client = begin(host, to, port)?;
     eventually("ESP is refused", || {
         client.poll(libc::POLLOUT, Duration::ZERO)?;
         Ok(host.counter("MappedTcpRefused")? == refused_before + 1)
@@ -98,7 +95,7 @@ fn ipsec_at_the_server(lab: &Lab) -> Outcome {
     for (number, (set, take_back, connects)) in (0..).zip(POLICIES) {
         let listener = listener(&lab.b, MAPPED, port, 4)?;
         xfrm(set)?;
-        let client = refused_client(&lab.a, port, number).context(set)?;
+        let client = refused_client(&lab.a, FAR, port, number).context(set)?;
         if !connects {
             let events = client.poll(libc::POLLOUT, Duration::ZERO)?;
             ensure!(events == 0, "{set}: events {events:#x}");
@@ -165,8 +162,7 @@ fn ipsec_at_the_client(lab: &Lab) -> Outcome {
 pub fn waits_for_keys(lab: &Lab, client: &Socket, to: &[u8], addresses: &str) -> Outcome {
     let host = &lab.a.namespace;
     let before = lab.a.counter("MappedTcpRoute")?;
-    let drops = "/proc/sys/net/core/xfrm_larval_drop";
-    host.within(|| fs::write(drops, "0"))?.context(drops)?;
+    lab.a.sysctl("net/core/xfrm_larval_drop", "0")?;
     let out = format!("{addresses} dir out");
     host.ip(&format!(
         "xfrm policy add {out} tmpl proto esp mode transport\n"
@@ -203,10 +199,7 @@ fn vrf(lab: &Lab) -> Outcome {
     for host in [&lab.a, host] {
         host.namespace.await_carrier(host.ifindex)?;
     }
-    let all_vrfs = |on: &str| -> Outcome {
-        let path = "/proc/sys/net/ipv4/tcp_l3mdev_accept";
-        Ok(host.namespace.within(|| fs::write(path, on))??)
-    };
+    let all_vrfs = |on| host.sysctl("net/ipv4/tcp_l3mdev_accept", on);
     all_vrfs("1")?;
     learn(&lab.a, (host, 2))?;
     let other = listener(host, MAPPED, 830, 4)?;
@@ -243,12 +236,12 @@ fn vrf(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// A wire joins two devices of one host, and rules lead the host's packets over it. IP takes such
-/// packets, which come from the host's own addresses, only if `accept_local` is set.
+/// A wire joins two devices of one host, and rules lead the host's packets over it. These packets
+/// come from the host's own addresses. ESP's listener takes them if `accept_local` is set, which
+/// makes IP take them too.
 fn own_host(lab: &Lab) -> Outcome {
     const THERE: [u8; 4] = [10, 1, 0, 2];
-    let host = &lab.a.namespace;
-    host.ip(
+    lab.a.namespace.ip(
         "link add left address 02:00:00:00:02:01 type veth peer name right address 02:00:00:00:02:02
          address add 10.1.0.1/32 dev left
          address add 10.1.0.2/32 dev right
@@ -265,33 +258,19 @@ fn own_host(lab: &Lab) -> Outcome {
          rule add pref 30 lookup local
          rule del pref 0\n",
     )?;
-    let accept_local = |value| {
-        let path = "/proc/sys/net/ipv4/conf/all/accept_local";
-        host.within(|| fs::write(path, value))?.context(path)
-    };
+    let accept_local = |value| lab.a.sysctl("net/ipv4/conf/all/accept_local", value);
     accept_local("1")?;
-    let client = || -> Result<Socket> {
-        let client = stream(&lab.a, MAPPED.0, MAPPED.1)?;
-        client.set_nonblocking(true)?;
-        let begun = client.connect_bytes(&internet(THERE, 957));
-        refused(begun, libc::EINPROGRESS, "connect")?;
-        Ok(client)
-    };
     let listener = stream(&lab.a, MAPPED.0, MAPPED.1)?;
     listener.bind_bytes(&internet(THERE, 957))?;
     listener.listen(4)?;
     // The first connection waits for the host's answer.
-    Knobs(host).set("mapped_wait", 100_000)?;
-    let taken = client()?;
+    Knobs(&lab.a.namespace).set("mapped_wait", 100_000)?;
+    let taken = begin(&lab.a, THERE, 957)?;
     await_events(&taken, libc::POLLOUT)?;
     let (server, _) = listener.accept(0)?;
     ensure!(is_esp(&taken) && is_esp(&server), "TCP carries it");
     accept_local("0")?;
-    let left_to_tcp = client()?;
-    eventually("ESP is refused", || {
-        left_to_tcp.poll(libc::POLLOUT, Duration::ZERO)?;
-        Ok(lab.a.counter("MappedTcpRefused")? == 1)
-    })?;
+    let _left_to_tcp = refused_client(&lab.a, THERE, 957, 0)?;
     same(lab.a.counter("MappedInForeign")?, 1, "refused")
 }
 

@@ -154,10 +154,7 @@ fn clients(lab: &Lab) -> Outcome {
     client.connect_bytes(&internet([10, 0, 0, 2], 804))?;
     ensure!(!is_esp(&client), "TCP_SAVE_SYN is not honoured");
     // With `TCP_FASTOPEN_CONNECT` TCP sends no SYN before the first byte, if it needs no cookie.
-    let path = "/proc/sys/net/ipv4/tcp_fastopen";
-    (lab.a.namespace)
-        .within(|| fs::write(path, "5"))?
-        .context(path)?;
+    lab.a.sysctl("net/ipv4/tcp_fastopen", "5")?;
     let client = stream(&lab.a, MAPPED.0, MAPPED.1)?;
     client.set_int_option(libc::IPPROTO_TCP, libc::TCP_FASTOPEN_CONNECT, 1)?;
     client.connect_bytes(&internet([10, 0, 0, 2], 804))?;
@@ -424,8 +421,8 @@ fn unsent_limit(lab: &Lab) -> Outcome {
         }
     }
     // A connection has the limit of its namespace if the program has set none.
-    let sysctl = "/proc/sys/net/ipv4/tcp_notsent_lowat";
-    (lab.a.namespace).within(|| fs::write(sysctl, LIMIT.to_string()))??;
+    lab.a
+        .sysctl("net/ipv4/tcp_notsent_lowat", &LIMIT.to_string())?;
     let [client, _server] = pair(lab, MAPPED, 817)?;
     fill(&client)?;
     let unsent = client.queued(UNSENT)?;
