@@ -21,8 +21,8 @@ use kernel::ffi::c_int;
 pub(crate) const CHECKSUM_LEN: usize = 4;
 
 /// Calls `each` with the start and the length of each block of the range: `len` bytes of data from
-/// offset `from` on. Returns whether the blocks were the whole range. Another program may write to
-/// shared pages meanwhile.
+/// offset `from` on. Returns whether the blocks were the whole range. If pages are shared, their
+/// owner may write to them during the call.
 ///
 /// # Safety
 ///

@@ -91,7 +91,7 @@ impl Streams for Mapped {
                     // this call has disconnected the socket, the other call must not repeat the
                     // attempt.
                     give_up(&mut attempt);
-                    // The first time, for what TCP's attempt has told, which its end hides.
+                    // TCP's `connect` hides the outcome of TCP's attempt, so this call looks first.
                     connect::end_fallback(call, companion, &attempt);
                     let result = call.connect(address, nonblocking);
                     connect::end_fallback(call, companion, &attempt);
