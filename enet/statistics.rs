@@ -129,7 +129,8 @@ statistics! {
     MappedTcpPolicy,
     /// Attempts passed to TCP because the socket cannot use the destination address over ESP.
     MappedTcpAddress,
-    /// Attempts passed to TCP because the socket has an option that only TCP supports.
+    /// Attempts passed to TCP because the socket has an option that only TCP supports, has listened
+    /// before, or is read by kernel code.
     MappedTcpOption,
     /// Attempts passed to TCP because BPF programs of the control group inspect packets or calls of
     /// IP.

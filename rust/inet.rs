@@ -188,6 +188,13 @@ pub(crate) trait Streams: Sized + 'static {
         companion: &Companion<Self>,
         timeout: &mut c_long,
     ) -> Result<Backend>;
+    /// Lets TCP carry the companion's connection, because kernel code waits for the callbacks of
+    /// TCP's socket. Begins TCP's connection to the same address.
+    ///
+    /// # Errors
+    ///
+    /// `EOPNOTSUPP`, and the connection stays as it is, if TCP could not continue it.
+    fn leave_to_tcp(call: &StreamCall<'_, Self>, companion: &Companion<Self>) -> Result;
     /// Returns the address of one `end` of the connection that the companion has or is opening, and
     /// the scope of this address. The scope of a link-local address is the index of its device, or
     /// zero if the device is not known. The scope of any other address is 0.

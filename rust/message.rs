@@ -132,6 +132,14 @@ impl Message<'_> {
         }
     }
 
+    /// Returns whether the bytes are in kernel memory, since kernel code makes the call or splices.
+    #[inline]
+    pub(super) fn is_of_kernel(&self) -> bool {
+        // SAFETY: The message is valid.
+        let kind = unsafe { (*self.raw).msg_iter.iter_type };
+        u32::from(kind) > bindings::iter_type_ITER_IOVEC
+    }
+
     /// Returns whether a send call has control messages.
     #[inline]
     pub(crate) fn has_control(&self) -> bool {

@@ -561,6 +561,17 @@ fn give_up_asking<M: Mapped>(
     Backend::Tcp
 }
 
+/// Opens TCP's connection to the same address in place of ESP's, which the caller has ended. The
+/// caller has locked the decision, that is, the choice of the protocol.
+pub(super) fn by_tcp<M: Mapped>(
+    call: &StreamCall<'_, M>,
+    companion: &Companion<M>,
+    attempt: &mut Attempt,
+) {
+    switch(call, attempt, Statistic::MappedTcpOption);
+    leave_to_tcp(call, companion);
+}
+
 /// Lets TCP serve the socket, and wakes the calls that wait for the choice of the protocol.
 fn leave_to_tcp<M: Mapped>(call: &StreamCall<'_, M>, companion: &Companion<M>) {
     companion.record.set_phase(Phase::Tcp);

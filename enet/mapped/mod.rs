@@ -246,6 +246,23 @@ impl Streams for Mapped {
         }
     }
 
+    fn leave_to_tcp(call: &Call<'_>, companion: &Companion<Self>) -> Result {
+        let mut attempt = companion.record.decide();
+        if companion.record.phase() != Phase::Esp {
+            // Another call has left the connection to TCP, or ended it.
+            return Ok(());
+        }
+        let sock = companion.sock();
+        let is_unused = parts(&mut sock.lock().locked()).is_some_and(|(_, c)| c.engine.is_unused());
+        // A connection that a listener has accepted has no attempt.
+        let Some(begun) = (*attempt).as_mut().filter(|_| is_unused) else {
+            return Err(EOPNOTSUPP);
+        };
+        disconnect(call, companion, &mut None)?;
+        connect::by_tcp(call, companion, begun);
+        Ok(())
+    }
+
     fn name(call: &Call<'_>, companion: &Companion<Self>, end: End) -> Result<(InternetEnd, u32)> {
         let sock = companion.sock();
         if matches!(end, End::Own) && companion.record.phase() == Phase::Asking {

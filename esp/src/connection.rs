@@ -366,6 +366,13 @@ impl Connection {
         self.sender.tail()
     }
 
+    /// Returns whether the connection is open in both directions and has carried no data: nothing
+    /// was queued, and nothing has arrived in order. The numbers count 2^32 packets; a connection
+    /// that has carried exactly that many in a direction counts as unused in it.
+    pub fn is_unused(&self) -> bool {
+        self.state == State::Established && self.sender.is_unused() && self.receiver.is_unused()
+    }
+
     /// Returns the number of packets by which the write queue may grow.
     #[inline]
     pub fn free_numbers(&self) -> u16 {

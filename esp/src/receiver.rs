@@ -247,6 +247,13 @@ impl Receiver {
         }
     }
 
+    /// Returns whether no packet has arrived in order after the SYN.
+    pub(super) fn is_unused(&self) -> bool {
+        let first = self.irs.add(1);
+        let wrapped = Wrapped::default().advanced(self.irs, first);
+        self.expected == first && self.wrapped == wrapped
+    }
+
     /// Returns the number of the peer's SYN.
     #[inline]
     pub(super) fn irs(&self) -> Seq {

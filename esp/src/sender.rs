@@ -110,6 +110,8 @@ struct Timed {
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Sender {
+    /// The number of the SYN.
+    isn: Seq,
     una: Seq,
     /// The number of times that numbers have wrapped at `una`.
     wrapped: Wrapped,
@@ -158,6 +160,7 @@ impl Sender {
     /// Creates a sender whose SYN has the number `isn` and is due.
     pub(super) fn new(isn: Seq) -> Self {
         Self {
+            isn,
             una: isn,
             wrapped: Wrapped::default(),
             window_start: isn,
@@ -316,6 +319,13 @@ impl Sender {
     #[inline]
     pub(super) fn take_probe(&mut self) -> bool {
         core::mem::take(&mut self.probe)
+    }
+
+    /// Returns whether the SYN is acknowledged, and no packet was queued behind it.
+    pub(super) fn is_unused(&self) -> bool {
+        let first = self.isn.add(1);
+        let wrapped = Wrapped::default().advanced(self.isn, first);
+        self.una == first && self.tail == first && self.wrapped == wrapped
     }
 
     /// Returns whether the packet `seq` was never sent.

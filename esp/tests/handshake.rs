@@ -397,3 +397,24 @@ fn a_forged_syn_is_answered_once_and_has_no_effect() {
         assert_eq!(pair.sides[B].state(), State::Established);
     }
 }
+
+/// The 16-bit numbers of a connection that has carried 65,536 packets are those with which it
+/// opened.
+#[test]
+fn only_a_connection_that_has_carried_no_data_is_unused() {
+    let mut pair = Pair::new();
+    pair.connect();
+    assert!(!pair.sides[A].conn().is_unused(), "it is not open yet");
+    pair.settle();
+    let is_unused = |pair: &mut Pair| [A, B].map(|at| pair.sides[at].conn().is_unused());
+    assert_eq!(is_unused(&mut pair), [true; 2]);
+    let first = pair.sides[A].conn().next_number();
+    pair.shrink(A, 1);
+    for packets in std::iter::repeat_n(1, 16).chain(std::iter::repeat_n(240, 273)) {
+        pair.send(A, &bytes(packets, 1));
+        assert!(!pair.sides[A].conn().is_unused(), "data waits");
+        pair.settle();
+        assert_eq!(is_unused(&mut pair), [false; 2]);
+    }
+    assert_eq!(pair.sides[A].conn().next_number(), first);
+}

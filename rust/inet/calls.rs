@@ -421,10 +421,18 @@ pub(super) unsafe extern "C" fn sendmsg<M: Streams>(
         Ok(Some(companion)) => {
             // SAFETY: The message belongs to the running call.
             let mut message = unsafe { Message::from_raw(message) };
+            if message.is_of_kernel() {
+                if companion.sock.has_callbacks_in_front() {
+                    return match M::leave_to_tcp(&call, companion) {
+                        Ok(()) => by_tcp!(call, sendmsg(socket, message.raw(), len)),
+                        Err(error) => error.to_errno(),
+                    };
+                }
+                call.follow_priority(companion);
+            }
             if call.is_corked() {
                 message.add_flags(uapi::MSG_MORE);
             }
-            call.follow_priority(companion);
             count(M::Protocol::send(&call.on(companion), &mut message, len))
         }
         Ok(None) => by_tcp!(call, sendmsg(socket, message, len)),

@@ -40,6 +40,19 @@ impl<P: Operations> Sock<P> {
         // SAFETY: The socket in front of a companion is TCP's.
         Some(unsafe { own_end(front) })
     }
+
+    /// Returns whether kernel code has replaced the callbacks of the TCP socket in front of this
+    /// companion, as the NFS server does with its listener, and the initiator of iSCSI with its
+    /// connection. Such code serves that socket alone: a companion calls only its own callbacks,
+    /// except for one of a [`Bell`]. To call those of the socket in front, it would need the lock
+    /// of that socket, because kernel code detaches under this lock.
+    pub(super) fn has_callbacks_in_front(&self) -> bool {
+        self.tcp_front().is_some_and(|front| {
+            // SAFETY: Both sockets are valid, and the function makes single loads. The callback of
+            // a companion is always the core's.
+            !unsafe { bindings::sk_has_same_data_ready(front.as_ptr(), self.as_ptr()) }
+        })
+    }
 }
 
 impl<M: Streams> StreamCall<'_, M> {

@@ -106,11 +106,8 @@ impl<P: Operations> Sock<P> {
     /// requires that nothing objects to a companion. IPsec policies count for both directions,
     /// since no route back has been looked up.
     ///
-    /// Kernel code that has taken over the listener, such as the NFS server, has replaced the
-    /// listener's callbacks. Such a listener is left to TCP. A companion calls only its own
-    /// callbacks, except for one of a [`Bell`]. So the NFS server would never accept the
-    /// companion's connection. To call the listener's callbacks, the companion would need the lock
-    /// of TCP's socket, because kernel code detaches under this lock.
+    /// A listener whose callbacks kernel code has replaced is left to TCP: see
+    /// [`has_callbacks_in_front`](Self::has_callbacks_in_front).
     ///
     /// `bell` is the bell of a listener that kernel code has made. Its callback `sk_state_change`
     /// is called for the companion's connections.
@@ -123,13 +120,10 @@ impl<P: Operations> Sock<P> {
         let Some(front) = self.tcp_front() else {
             return false;
         };
-        // SAFETY: Both sockets are valid, and the function makes single loads. The callback of a
-        // companion is always the core's.
-        let usual = unsafe { bindings::sk_has_same_data_ready(front.as_ptr(), self.as_ptr()) };
         // SAFETY: The socket in front of a companion is TCP's, and holds its namespace. The device
         // is valid, and the caller is in a read section.
         unsafe {
-            usual
+            !self.has_callbacks_in_front()
                 && bindings::sk_accepts_device(front.as_ptr(), device.as_ptr())
                 && !bindings::sk_group_has_program(front.as_ptr())
                 && !bindings::net_looks_up_by_program(bindings::sock_net(front.as_ptr()))

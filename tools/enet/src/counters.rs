@@ -270,7 +270,7 @@ const MEANINGS: &[(&str, &str)] = &[
     ),
     (
         "MappedTcpOption",
-        "Mapped sockets connected by TCP: the socket has a filter or another option that only TCP honours, or has listened before.",
+        "Mapped sockets connected by TCP: the socket has a filter or another option that only TCP honours, has listened before, or is read by kernel code.",
     ),
     (
         "MappedTcpGroup",

@@ -46,7 +46,7 @@ const REASONS: &[(&str, &str)] = &[
         "address",
         "a group's address, or a link-local one without a device",
     ),
-    ("option", "the socket has a filter, or has listened before"),
+    ("option", "the socket has a filter, has listened before, or is read by kernel code"),
     (
         "group",
         "BPF programs of the control group look at packets or calls of IP",
