@@ -221,12 +221,44 @@ fn load(kind: u32, which: u32, result: i32) -> Result<OwnedFd> {
     bpf(BPF_PROG_LOAD, &attributes)
 }
 
+/// Makes a map of one stream socket (`BPF_MAP_TYPE_SOCKMAP`).
+///
+/// # Errors
+/// The errno of `bpf(2)`.
+pub fn socket_map() -> Result<OwnedFd> {
+    const BPF_MAP_CREATE: c_int = 0;
+    const SOCKMAP: u32 = 15;
+    // map_type, key_size, value_size, max_entries
+    bpf(BPF_MAP_CREATE, &[SOCKMAP, 4, 4, 1])
+}
+
+/// Puts `socket` into a map of one socket.
+///
+/// # Errors
+/// The errno of `bpf(2)`.
+pub fn put_socket(map: &OwnedFd, socket: &Socket) -> Result<()> {
+    const BPF_MAP_UPDATE_ELEM: c_int = 2;
+    let (key, value) = (0_u32, socket.as_raw_fd());
+    // map_fd; key; value; flags
+    let attributes = [
+        map.as_raw_fd() as u64,
+        &raw const key as u64,
+        &raw const value as u64,
+        0,
+    ];
+    command(BPF_MAP_UPDATE_ELEM, &attributes).map(drop)
+}
+
 /// Calls `bpf(2)` with a command that returns a descriptor.
-fn bpf<T>(command: c_int, attributes: &[T]) -> Result<OwnedFd> {
-    let size = size_of_val(attributes);
-    // SAFETY: The kernel reads the attributes, and the memory that they point to, during the call.
-    let made = unsafe { libc::syscall(libc::SYS_bpf, command, attributes.as_ptr(), size) };
-    let fd = check(made)?;
+fn bpf<T>(number: c_int, attributes: &[T]) -> Result<OwnedFd> {
+    let fd = command(number, attributes)?;
     // SAFETY: The kernel just returned this descriptor and nothing else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
+}
+
+/// Calls `bpf(2)`. Pointers among the attributes must be valid.
+fn command<T>(number: c_int, attributes: &[T]) -> Result<i64> {
+    let size = size_of_val(attributes);
+    // SAFETY: The kernel reads the attributes, and the memory that they point to, during the call.
+    check(unsafe { libc::syscall(libc::SYS_bpf, number, attributes.as_ptr(), size) })
 }

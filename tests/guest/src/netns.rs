@@ -97,16 +97,29 @@ impl Netns {
         self.within(|| finish(&mut command, ""))?
     }
 
-    /// Mounts a `/sys` that shows the namespace's devices, and runs `act` with the path of the
-    /// mount.
+    /// Calls `act` in this namespace with the place of a new mount of sysfs, which shows this
+    /// namespace's devices.
     ///
     /// # Errors
     /// If it cannot be mounted, or `act` fails.
     pub fn within_sys(&self, act: impl FnOnce(&Path) -> Result<()> + Send) -> Result<()> {
+        self.within_mount("sysfs", act)
+    }
+
+    /// Calls `act` in this namespace with the place of a new mount of a file system of `kind`,
+    /// which shows this namespace.
+    ///
+    /// # Errors
+    /// If it cannot be mounted, or `act` fails.
+    pub fn within_mount(
+        &self,
+        kind: &str,
+        act: impl FnOnce(&Path) -> Result<()> + Send,
+    ) -> Result<()> {
         self.within(|| -> Result<()> {
-            let place = std::env::temp_dir().join(format!("sys-{}", std::process::id()));
+            let place = std::env::temp_dir().join(format!("{kind}-{}", std::process::id()));
             fs::create_dir_all(&place)?;
-            let (none, kind) = (None::<&str>, Some("sysfs"));
+            let (none, kind) = (None::<&str>, Some(kind));
             nix::mount::mount(kind, &place, kind, nix::mount::MsFlags::empty(), none)?;
             let done = act(&place);
             nix::mount::umount(&place)?;

@@ -73,6 +73,8 @@ const REQUIRED: &[&str] = &[
 
 /// Modules that some scenarios use. A kernel may have them built in, or may lack them.
 const WELCOME: &[&str] = &[
+    "9p",
+    "9pnet_fd",
     "act_gact",
     "act_mirred",
     "act_mpls",
@@ -88,10 +90,13 @@ const WELCOME: &[&str] = &[
     "ip6_gre",
     "ip_gre",
     "ipvlan",
+    "iscsi_tcp",
+    "kcm",
     "loop",
     "mpls_gso",
     "nbd",
     "net_failover",
+    "nfsd",
     "nlmon",
     "overlay",
     "sch_etf",
@@ -99,6 +104,7 @@ const WELCOME: &[&str] = &[
     "sch_fq_codel",
     "sch_ingress",
     "sch_prio",
+    "sd_mod",
     "sit",
     "tcp_dctcp",
     "tcp_diag",

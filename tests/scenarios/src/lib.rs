@@ -59,6 +59,7 @@ mod mapped_buffers;
 mod mapped_disconnecting;
 mod mapped_esp;
 mod mapped_first;
+mod mapped_iscsi;
 mod mapped_kernel_users;
 mod mapped_listening;
 mod mapped_no_ipv6;
@@ -119,6 +120,7 @@ pub fn all() -> Vec<&'static Scenario> {
         mapped_disconnecting::ALL,
         mapped_objections::ALL,
         mapped_buffers::ALL,
+        mapped_iscsi::ALL,
         mapped_kernel_users::ALL,
         mapped_options::ALL,
         mapped_without::ALL,

@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Tests mapped sockets that the kernel itself uses for a block device. Memory reclaim may wait for
-//! the sends of such a socket.
+//! Tests mapped sockets that a program gives to kernel code: block devices, file systems and
+//! servers, multiplexers, and maps of sockets. Such code either works over ESP, or is refused before
+//! a byte is lost. [`mapped_iscsi`](super::mapped_iscsi) has the initiator of iSCSI.
 
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use guest::asleep::thread_id;
+use guest::bpf;
 use guest::harness::remark;
-use guest::mapped::{known, pair, MAPPED};
+use guest::mapped::{dial, is_esp, known, listener, pair, MAPPED};
+use guest::netns::finish;
 use guest::prelude::*;
 use guest::tracer::{Tracer, TRACEFS};
 
@@ -17,6 +20,9 @@ use crate::error_queue::has;
 
 scenarios! {
     direct mapped_block_device_leaves_the_tasks_pages_alone = block_device;
+    direct mapped_connection_is_refused_by_maps_and_multiplexers = refusing_users;
+    direct mapped_connection_carries_a_file_system = file_system;
+    direct mapped_listener_of_the_nfs_server_takes_no_esp = nfs_server;
 }
 
 /// The requests of `linux/nbd.h`.
@@ -153,5 +159,113 @@ fn block_device(lab: &Lab) -> Outcome {
         .filter(|one| waits(one.get("gfp_flags")))
         .collect();
     ensure!(waiting.is_empty(), "sends wait for reclaim: {waiting:?}");
+    Ok(())
+}
+
+/// A map of sockets and a multiplexer (KCM) would read the TCP socket in front, which has no
+/// connection. The kernel refuses them, and the program keeps its connection.
+fn refusing_users(lab: &Lab) -> Outcome {
+    const AF_KCM: i32 = 41;
+    const SIOCKCMATTACH: libc::c_ulong = 0x89e0;
+    known(lab)?;
+    let [client, server] = pair(lab, MAPPED, 874)?;
+    let map = bpf::socket_map()?;
+    for end in [&client, &server] {
+        refused(bpf::put_socket(&map, end), libc::EOPNOTSUPP, "a sockmap")?;
+        exchange(&client, &server)?;
+    }
+    if !has("kcm")? {
+        return Ok(());
+    }
+    let parser = bpf::load_extended(0)?;
+    let multiplexer = Socket::new(AF_KCM, libc::SOCK_DGRAM, 0)?;
+    for end in [&client, &server] {
+        // struct kcm_attach: the connection, and the program that finds its messages.
+        let attach = [end.as_raw_fd(), parser.as_raw_fd()];
+        // SAFETY: The request reads two numbers.
+        let result = unsafe { libc::ioctl(multiplexer.as_raw_fd(), SIOCKCMATTACH, &attach) };
+        refused(check(result), libc::EOPNOTSUPP, "KCM")?;
+        exchange(&client, &server)?;
+    }
+    Ok(())
+}
+
+/// Answers a mount of 9P: agrees to the version, and refuses to attach with `errno`.
+fn serve_files(socket: &Socket, errno: u32) -> Outcome {
+    const RLERROR: u8 = 7;
+    const TVERSION: u8 = 100;
+    const TATTACH: u8 = 104;
+    loop {
+        // size[4] type[1] tag[2]
+        let header = socket.receive_all(7)?;
+        let size = u32::from_le_bytes([0, 1, 2, 3].map(|at| header[at])) as usize;
+        let rest = socket.receive_all(size - header.len())?;
+        let answer = match header[4] {
+            // The answer names the same version.
+            TVERSION => [&header[..4], &[TVERSION + 1], &header[5..], &rest].concat(),
+            TATTACH => {
+                let size = 11_u32.to_le_bytes();
+                [&size, &[RLERROR][..], &header[5..], &errno.to_le_bytes()].concat()
+            }
+            other => bail!("message {other}"),
+        };
+        socket.send_all(&answer)?;
+        if header[4] == TATTACH {
+            return Ok(());
+        }
+    }
+}
+
+/// The kernel's 9P makes the calls that a program makes. The mount fails with the errno that the
+/// server has chosen.
+fn file_system(lab: &Lab) -> Outcome {
+    if finish(Command::new("modprobe").args(["-a", "9p", "9pnet_fd"]), "").is_err() {
+        remark("this kernel has no 9P over descriptors");
+        return Ok(());
+    }
+    known(lab)?;
+    let [client, server] = pair(lab, MAPPED, 875)?;
+    let place = std::env::temp_dir().join("9p");
+    fs::create_dir_all(&place)?;
+    let number = client.as_raw_fd();
+    let options = format!("trans=fd,rfdno={number},wfdno={number},version=9p2000.L");
+    let ((), mounted) = beside(
+        || serve_files(&server, libc::EDQUOT as u32),
+        || {
+            let (kind, flags) = (Some("9p"), nix::mount::MsFlags::empty());
+            Ok(nix::mount::mount(
+                Some("none"),
+                &place,
+                kind,
+                flags,
+                Some(&options[..]),
+            ))
+        },
+    )?;
+    ensure!(mounted == Err(nix::errno::Errno::EDQUOT), "{mounted:?}");
+    Ok(())
+}
+
+/// The NFS server replaces the callbacks of a listener that it is given, and so would never accept
+/// a connection of the companion's.
+fn nfs_server(lab: &Lab) -> Outcome {
+    if !has("nfsd")? {
+        return Ok(());
+    }
+    known(lab)?;
+    let listener = listener(&lab.b, MAPPED, 876, 4)?;
+    let before = dial(&lab.a, MAPPED, 876)?;
+    ensure!(is_esp(&before), "TCP carries it");
+    lab.b.namespace.within_mount("nfsd", |files| {
+        fs::write(files.join("versions"), "-3 +4\n")?;
+        let descriptor = format!("{}\n", listener.as_raw_fd());
+        fs::write(files.join("portlist"), descriptor).context("portlist")?;
+        let after = dial(&lab.a, MAPPED, 876);
+        // The server releases the listener.
+        fs::write(files.join("threads"), "0\n").context("threads")?;
+        ensure!(!is_esp(&after?), "ESP carries it");
+        Ok(())
+    })?;
+    ensure!(lab.a.counter("MappedTcpRefused")? == 1);
     Ok(())
 }
