@@ -9,13 +9,15 @@ use fastrand::Rng;
 use libc::{c_int, c_long, c_void};
 
 use super::arena::{Arena, ROOM};
+use super::mapped;
 use super::tally::Tally;
 use guest::address::{EPPROTO_EZDP, EP_SO_ZEROCOPY};
 use guest::prelude::*;
 
 macro_rules! kinds {
     ($($name:ident)*) => {
-        /// The kinds of system calls that the fuzzer makes.
+        /// The kinds of system calls that the fuzzer makes; and `MappedByEsp`, the connections of
+        /// mapped sockets over the wire, which succeed if ESP carries them.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Kind { $(
             #[allow(missing_docs)]
@@ -32,7 +34,7 @@ macro_rules! kinds {
 kinds! {
     Socket Bind Connect Listen Accept Send SendTo SendMsg SendMmsg Recv RecvFrom RecvMsg RecvMmsg GetSockName GetPeerName
     SetSockOpt GetSockOpt Ioctl Fcntl Shutdown Close Dup Dup2 Poll Select EpollCtl EpollWait SpliceIn SpliceOut Sendfile
-    Read Write PassFd TakeFd Uring
+    Read Write PassFd TakeFd Uring MappedByEsp
 }
 
 /// The number of slots for descriptors that the threads of a process share. An empty slot holds -1.
@@ -55,8 +57,12 @@ pub struct Common {
     pub post: [c_int; 2],
     /// The host's own address, by which its sockets reach each other even while the wire is cut.
     pub own: Address,
-    /// Addresses to use in calls.
-    pub addresses: Vec<Address>,
+    /// Addresses of all families to use in calls.
+    pub addresses: Vec<Vec<u8>>,
+    /// The host's namespace and that of the other host.
+    pub namespaces: [File; 2],
+    /// The number of the other host, the last byte of its IP addresses.
+    pub other: u8,
     /// The counters of calls, which all processes share.
     pub tally: &'static Tally,
 }
@@ -108,7 +114,7 @@ impl Caller<'_> {
         self.common.arena.pointer(&mut self.rng, length)
     }
 
-    fn put(&mut self, bytes: &[u8]) -> *mut c_void {
+    pub(super) fn put(&mut self, bytes: &[u8]) -> *mut c_void {
         if self.rng.u8(..32) == 0 {
             return self.common.arena.bad(&mut self.rng);
         }
@@ -129,7 +135,7 @@ impl Caller<'_> {
     }
 
     /// Stores a descriptor in a random slot, and closes the descriptor that was there.
-    fn keep(&mut self, fd: c_long) -> c_long {
+    pub(super) fn keep(&mut self, fd: c_long) -> c_long {
         if let Ok(new @ 0..) = c_int::try_from(fd) {
             let old = self.common.slots[self.rng.usize(..SLOTS)].swap(new, Relaxed);
             self.close(old);
@@ -145,7 +151,7 @@ impl Caller<'_> {
 
     fn address(&mut self) -> Vec<u8> {
         let known = &self.common.addresses;
-        let mut address = known[self.rng.usize(..known.len())].to_bytes().to_vec();
+        let mut address = known[self.rng.usize(..known.len())].clone();
         match self.rng.u8(..16) {
             0 => address.iter_mut().for_each(|byte| *byte = self.rng.u8(..)),
             1 => {
@@ -243,8 +249,8 @@ impl Caller<'_> {
         self.put(&told.to_ne_bytes())
     }
 
-    /// Makes a call for [`Self::meet`], and counts it.
-    fn counted(&mut self, kind: Kind, arguments: [u64; 6]) -> c_long {
+    /// Makes a call with which sockets meet, and counts it.
+    pub(super) fn counted(&mut self, kind: Kind, arguments: [u64; 6]) -> c_long {
         let number = match kind {
             Kind::Socket => libc::SYS_socket,
             Kind::Bind => libc::SYS_bind,
@@ -287,8 +293,9 @@ impl Caller<'_> {
             1 => Kind::Accept,
             _ => Kind::ALL[self.rng.usize(..Kind::ALL.len())],
         };
-        if kind == Kind::Uring {
-            // A separate thread starts the operations of io_uring.
+        if matches!(kind, Kind::Uring | Kind::MappedByEsp) {
+            // A separate thread starts the operations of io_uring, and `meet_over_the_wire` makes
+            // these connections.
             return;
         }
         self.common.tally.begin(kind);
@@ -319,12 +326,12 @@ impl Caller<'_> {
             Kind::SpliceIn | Kind::SpliceOut | Kind::Sendfile => self.files(kind, fd),
             Kind::PassFd => self.pass(fd),
             Kind::TakeFd => self.take(),
-            Kind::Uring => -1,
+            Kind::Uring | Kind::MappedByEsp => -1,
         }
     }
 
     /// Makes the system call directly, since a library wrapper might check the arguments.
-    fn syscall(number: c_long, arguments: [u64; 6]) -> c_long {
+    pub(super) fn syscall(number: c_long, arguments: [u64; 6]) -> c_long {
         let [a, b, c, d, e, f] = arguments;
         // SAFETY: Every pointer from a caller points into the arena, which contains no Rust object,
         // or to memory that the kernel refuses to access. Every descriptor is invalid, or comes
@@ -333,10 +340,15 @@ impl Caller<'_> {
     }
 
     fn socket(&mut self) -> c_long {
-        let kind = *self
-            .rng
-            .choice(&[libc::SOCK_STREAM, libc::SOCK_SEQPACKET, libc::SOCK_DGRAM])
-            .unwrap_or(&0);
+        let (family, usual) = match self.rng.u8(..8) {
+            0..=4 => (AF_ENET, 0),
+            _ => mapped::any(&mut self.rng),
+        };
+        let kinds = match family {
+            AF_ENET => &[libc::SOCK_STREAM, libc::SOCK_SEQPACKET, libc::SOCK_DGRAM][..],
+            _ => &[libc::SOCK_STREAM],
+        };
+        let kind = *self.rng.choice(kinds).unwrap_or(&0);
         let flags = [
             0,
             libc::SOCK_NONBLOCK,
@@ -347,21 +359,15 @@ impl Caller<'_> {
         let wild = self.rng.u8(..32) == 0;
         let usual = match kind {
             libc::SOCK_DGRAM => self.rng.i32(0..=EPPROTO_EZDP),
-            _ => 0,
+            _ => usual,
         };
-        let protocol = if wild { self.rng.i32(..) } else { usual };
-        let kind = if wild { self.rng.i32(0..12) } else { kind };
-        let fd = Self::syscall(
-            libc::SYS_socket,
-            [
-                AF_ENET as u64,
-                (kind | flags) as u64,
-                protocol as u64,
-                0,
-                0,
-                0,
-            ],
-        );
+        // Wild ones are of this module's family, so that all sockets are the module's.
+        let (family, protocol, kind) = match wild {
+            true => (AF_ENET, self.rng.i32(..), self.rng.i32(0..12)),
+            false => (family, usual, kind),
+        };
+        let arguments = [family, kind | flags, protocol, 0, 0, 0].map(|one| one as u64);
+        let fd = Self::syscall(libc::SYS_socket, arguments);
         self.keep(fd)
     }
 
@@ -450,7 +456,14 @@ impl Caller<'_> {
     fn option(&mut self, kind: Kind, fd: c_int) -> c_long {
         let level = *self
             .rng
-            .choice(&[libc::SOL_SOCKET, libc::SOL_SOCKET, SOL_EP, 0, 6])
+            .choice(&[
+                libc::SOL_SOCKET,
+                libc::SOL_SOCKET,
+                SOL_EP,
+                0,
+                6,
+                libc::SOL_IPV6,
+            ])
             .unwrap_or(&0);
         let zero_copy = level == SOL_EP && self.rng.u8(..4) == 0;
         let name = if zero_copy {

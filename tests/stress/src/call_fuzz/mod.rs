@@ -5,6 +5,7 @@
 
 mod arena;
 mod calls;
+mod mapped;
 mod tally;
 mod worker;
 
@@ -56,13 +57,14 @@ pub struct Report {
 
 impl Report {
     /// Tries to unload the module.
-    fn unload(&mut self) -> Result<()> {
+    fn unload(&mut self, lab: &Lab) -> Result<()> {
         match module::try_unload() {
             Ok(()) => {
                 self.unloads.1 += 1;
                 // The `socket` call of a worker may already have loaded the module again, by its
                 // alias.
-                module::ensure_loaded()
+                module::ensure_loaded()?;
+                mapped::be_patient(lab)
             }
             Err(error) => match error.raw_os_error() {
                 Some(libc::EWOULDBLOCK) => {
@@ -83,7 +85,9 @@ impl Report {
 /// If something is left or does not work.
 pub fn run(campaign: Campaign) -> Result<Report> {
     note(&format!("seed {}", campaign.seed));
+    let _ssocks = mapped::WithSsocks::load()?;
     let lab = Lab::new(Wiring::Direct)?;
+    mapped::prepare(&lab)?;
     warm(&lab)?;
     let before = Held::now()?;
     let report = hammer(&lab, campaign)?;
@@ -153,6 +157,8 @@ impl Held {
         let wanted = [
             "ESP",
             "EDP",
+            "TCP",
+            "TCPv6",
             "skbuff_head_cache",
             "skbuff_fclone_cache",
             "skbuff_small_head",
@@ -226,13 +232,13 @@ fn hammer(lab: &Lab, campaign: Campaign) -> Result<Report> {
                 // module and keep it loaded.
                 report.killed += workers.0.len() as u64;
                 workers.kill_all()?;
-                report.unload()?;
+                report.unload(lab)?;
             }
             5 => {
                 bounce(if rng.bool() { &lab.a } else { &lab.b })?;
                 report.bounces += 1;
             }
-            _ => report.unload()?,
+            _ => report.unload(lab)?,
         }
     }
     report.killed += workers.0.len() as u64;
@@ -260,13 +266,14 @@ impl Workers {
         post: [i32; 2],
         tally: &'static Tally,
     ) -> Result<()> {
-        let (host, other) = match rng.bool() {
-            true => (&lab.a, &lab.b),
-            false => (&lab.b, &lab.a),
+        let (host, other, other_number) = match rng.bool() {
+            true => (&lab.a, &lab.b, 2),
+            false => (&lab.b, &lab.a, 1),
         };
         let orders = Orders {
             host,
             other,
+            other_number,
             seed: rng.u64(..),
             post,
             tally,

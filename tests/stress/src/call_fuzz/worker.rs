@@ -8,9 +8,11 @@ use std::sync::atomic::AtomicI32;
 use fastrand::Rng;
 use io_uring::{cqueue, opcode, squeue, types, IoUring};
 use libc::c_int;
+use nix::sched::{setns, CloneFlags};
 
 use super::arena::Arena;
 use super::calls::{Caller, Common, Kind, SLOTS};
+use super::mapped;
 use super::tally::Tally;
 use guest::prelude::*;
 
@@ -27,6 +29,8 @@ pub struct Orders<'a> {
     pub host: &'a Host,
     /// The other host, to which the worker's sockets send and connect.
     pub other: &'a Host,
+    /// The last byte of the other host's IP addresses.
+    pub other_number: u8,
     /// The seed, which determines the worker's calls.
     pub seed: u64,
     /// Both ends of the Unix socket pair that all workers share.
@@ -50,8 +54,12 @@ pub fn run(orders: &Orders<'_>) -> Result<()> {
             };
             scope.spawn(move || loop {
                 caller.call();
-                if caller.rng.u8(..32) == 0 {
-                    caller.meet();
+                match caller.rng.u8(..64) {
+                    0 => caller.meet(),
+                    1 => caller.meet_over_the_wire().unwrap_or_else(|error| {
+                        note(&format!("a namespace: {error:#}"));
+                    }),
+                    _ => {}
                 }
             });
         }
@@ -64,7 +72,9 @@ pub fn run(orders: &Orders<'_>) -> Result<()> {
 }
 
 fn prepare(orders: &Orders<'_>) -> Result<Common> {
-    enter(&orders.host.namespace)?;
+    let open = |host: &Host| File::open(host.namespace.path()).context("the namespace");
+    let namespaces = [open(orders.host)?, open(orders.other)?];
+    setns(&namespaces[0], CloneFlags::CLONE_NEWNET).context("setns")?;
     let arena = Arena::map()?;
     let mut pipe = [0; 2];
     // SAFETY: `pipe` has room for two descriptors.
@@ -77,7 +87,8 @@ fn prepare(orders: &Orders<'_>) -> Result<Common> {
     let epoll = check(unsafe { libc::epoll_create1(0) }).context("epoll")?;
     let mut addresses = Vec::new();
     // There are only a few ports, so that sockets find each other.
-    for port in [0, 1, 2001, 2002, 2003] {
+    let ports = [0, 1, 2001, 2002, 2003];
+    for port in ports {
         for mac in [
             orders.other.mac,
             orders.host.mac,
@@ -85,10 +96,11 @@ fn prepare(orders: &Orders<'_>) -> Result<Common> {
             [0xff; 6],
         ] {
             for ifindex in [orders.host.ifindex, 0] {
-                addresses.push(Address { port, ifindex, mac });
+                addresses.push(Address { port, ifindex, mac }.to_bytes().to_vec());
             }
         }
     }
+    addresses.extend(mapped::names([1, 2], &ports));
     Ok(Common {
         arena,
         slots: [const { AtomicI32::new(-1) }; SLOTS],
@@ -102,14 +114,10 @@ fn prepare(orders: &Orders<'_>) -> Result<Common> {
             mac: orders.host.mac,
         },
         addresses,
+        namespaces,
+        other: orders.other_number,
         tally: orders.tally,
     })
-}
-
-/// Moves the process, which still has only one thread, into a namespace for good.
-fn enter(namespace: &Netns) -> Result<()> {
-    let file = std::fs::File::open(namespace.path()).context("the namespace")?;
-    nix::sched::setns(&file, nix::sched::CloneFlags::CLONE_NEWNET).context("setns")
 }
 
 extern "C" fn nothing(_: c_int) {}
@@ -182,7 +190,7 @@ fn operation(common: &Common, rng: &mut Rng, fd: types::Fd) -> squeue::Entry {
     let flags = *rng
         .choice(&[0, libc::MSG_WAITALL, libc::MSG_PEEK, libc::MSG_MORE])
         .unwrap_or(&0);
-    let address = common.addresses[rng.usize(..common.addresses.len())].to_bytes();
+    let address = &common.addresses[rng.usize(..common.addresses.len())];
     let entry = match rng.u8(..8) {
         0 | 1 => opcode::Recv::new(fd, place, length as u32)
             .flags(flags)
@@ -194,7 +202,7 @@ fn operation(common: &Common, rng: &mut Rng, fd: types::Fd) -> squeue::Entry {
             .multi(rng.bool())
             .build(),
         5 => {
-            let name = common.arena.put(rng, &address);
+            let name = common.arena.put(rng, address);
             opcode::Connect::new(fd, name.cast(), address.len() as u32).build()
         }
         6 => opcode::Shutdown::new(fd, rng.i32(0..3)).build(),
