@@ -35,9 +35,9 @@ scenarios! {
 /// The mount point of the control groups.
 pub const GROUPS: &str = "/sys/fs/cgroup";
 /// The mount point of the BPF file system, which guests do not mount.
-const PINS: &str = "/sys/fs/bpf";
+pub const PINS: &str = "/sys/fs/bpf";
 /// The kernel's type information, which `enet run` needs and the debug kernel lacks.
-const TYPES: &str = "/sys/kernel/btf/vmlinux";
+pub const TYPES: &str = "/sys/kernel/btf/vmlinux";
 
 /// Mounts the control groups unless they are mounted already.
 ///
@@ -154,15 +154,25 @@ fn own_rules(lab: &Lab) -> Outcome {
     eventually("the control groups go", || Ok(groups_of_runs()? == 0))
 }
 
-/// A control group that is removed, with the groups below it, when this value is dropped.
-struct Unit(PathBuf);
+/// A control group that is removed, with the group `.control` below it and with empty groups above
+/// it, when this value is dropped.
+pub struct Unit(PathBuf);
 
 impl Unit {
-    fn make(name: &str) -> Result<Self> {
+    /// Makes the group `name`, which is a path below [`GROUPS`].
+    ///
+    /// # Errors
+    /// If the control groups cannot be mounted, or the group cannot be made.
+    pub fn make(name: &str) -> Result<Self> {
         mount_groups()?;
         let unit = Self(Path::new(GROUPS).join(name));
         fs::create_dir_all(unit.0.join(".control"))?;
         Ok(unit)
+    }
+
+    /// Returns the group's directory.
+    pub fn path(&self) -> String {
+        self.0.display().to_string()
     }
 
     /// Returns the kernel's number of the group.
@@ -186,7 +196,7 @@ impl Unit {
     }
 
     /// Returns a command that runs `line` in the group, or in the group `below` it.
-    fn shell(&self, below: &str, line: &str) -> Command {
+    pub fn shell(&self, below: &str, line: &str) -> Command {
         let group = self.0.join(below).join("cgroup.procs");
         let mut command = Command::new("busybox");
         let line = format!("echo 0 >{} && exec {line}", group.display());
@@ -204,6 +214,11 @@ impl Drop for Unit {
             if let Err(error) = fs::remove_dir(&group) {
                 note(&format!("{}: {error}", group.display()));
             }
+        }
+        let above = self.0.ancestors().skip(1);
+        for group in above.take_while(|group| *group != Path::new(GROUPS)) {
+            // A group that others use stays.
+            let _ = fs::remove_dir(group);
         }
     }
 }
@@ -346,9 +361,7 @@ fn no_rules_left(lab: &Lab) -> Outcome {
         note("this kernel has no BTF");
         return Ok(());
     }
-    let none: Option<&str> = None;
-    mount(Some("bpf"), PINS, Some("bpf"), MsFlags::empty(), none).context(PINS)?;
-    let _mounted = Mounted(PINS);
+    let _mounted = Mounted::pins()?;
     for below in ["", ".control"] {
         let (code, said) = ended("", "enet map --allow :982")?;
         same(code, Some(0), &said)?;
@@ -364,7 +377,19 @@ fn no_rules_left(lab: &Lab) -> Outcome {
 }
 
 /// A mount that ends when this value is dropped.
-struct Mounted(&'static str);
+pub struct Mounted(&'static str);
+
+impl Mounted {
+    /// Mounts the BPF file system.
+    ///
+    /// # Errors
+    /// If the kernel refuses it.
+    pub fn pins() -> Result<Self> {
+        let none: Option<&str> = None;
+        mount(Some("bpf"), PINS, Some("bpf"), MsFlags::empty(), none).context(PINS)?;
+        Ok(Self(PINS))
+    }
+}
 
 impl Drop for Mounted {
     fn drop(&mut self) {
@@ -512,6 +537,20 @@ fn carriers(lab: &Lab) -> Outcome {
         let owned = listed.lines().filter(|line| line.contains(&own));
         ensure!(owned.count() == count, "processes: {listed}");
     }
+    // The same by program, for people and for Prometheus.
+    let name = fs::read_to_string("/proc/self/comm")?;
+    let name = name.trim_end();
+    let sums = lab.a.namespace.run("enet", &["stats", "--why"])?;
+    let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
+    let lines_of_sums: Vec<_> = sums.lines().skip(1).map(words).collect();
+    let why = "the peer has no mapped listener on that port";
+    let wanted = [format!("1 {name} esp"), format!("1 {name} tcp {why}")];
+    same(&lines_of_sums[..], wanted, "stats --why")?;
+    let metrics = lab.b.namespace.run("enet", &["exporter", "--once"])?;
+    let metric = format!(
+        "enet_mapped_connections{{program=\"{name}\",carrier=\"tcp\",reason=\"by-peer\"}} 1\n"
+    );
+    ensure!(metrics.contains(&metric), "{metrics}");
     // A socket's line disappears when its descriptor is closed.
     drop((by_esp, refused, again));
     ensure!(lines(false)?.is_empty());

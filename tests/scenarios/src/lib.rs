@@ -56,6 +56,7 @@ mod macsec;
 mod manual;
 mod mapped_attempts;
 mod mapped_buffers;
+mod mapped_containers;
 mod mapped_disconnecting;
 mod mapped_esp;
 mod mapped_first;
@@ -117,6 +118,7 @@ pub fn all() -> Vec<&'static Scenario> {
         mapped_first::ALL,
         mapped_listening::ALL,
         mapped_attempts::ALL,
+        mapped_containers::ALL,
         mapped_disconnecting::ALL,
         mapped_objections::ALL,
         mapped_buffers::ALL,

@@ -9,7 +9,7 @@ use crate::endpoint::Names;
 use crate::http::Answer;
 use crate::listen::Listen;
 use crate::sockets::{self, Protocol};
-use crate::{counters, metrics, output, proc_file, server};
+use crate::{counters, mapped, metrics, output, proc_file, server};
 
 /// Arguments of `exporter`.
 #[derive(Debug, Args)]
@@ -68,5 +68,6 @@ fn collect() -> Result<String> {
         &proc_file::module_version(),
         &counters,
         &all,
+        &mapped::sums()?,
     ))
 }

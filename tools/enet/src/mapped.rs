@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! `enet ss --mapped`: prints which protocol carries the connection of each mapped socket. If it is
-//! TCP, prints the reason, too.
+//! Which protocol carries the connection of each mapped socket; if it is TCP, also the reason. `enet
+//! ss --mapped` prints each connection, and `enet stats --why` their number by program and reason.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
 
 use anyhow::{Context, Result};
 use serde::Serialize;
 
-use crate::owners::Owner;
+use crate::owners::{Owner, Owners};
+use crate::proc_file;
 use crate::table::{self, Align};
 
 /// The module's file of mapped connections.
@@ -46,7 +47,10 @@ const REASONS: &[(&str, &str)] = &[
         "address",
         "a group's address, or a link-local one without a device",
     ),
-    ("option", "the socket has a filter, has listened before, or is read by kernel code"),
+    (
+        "option",
+        "the socket has a filter, has listened before, or is read by kernel code",
+    ),
     (
         "group",
         "BPF programs of the control group look at packets or calls of IP",
@@ -111,6 +115,82 @@ fn parse_line(line: &str, names: &Names) -> Result<Mapped> {
     })
 }
 
+/// The number of open connections of a program that a protocol carries for the same reason.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Sum {
+    /// Number of connections.
+    pub connections: usize,
+    /// The program's name; empty if this process may not look into the program, or the kernel
+    /// itself has the connections.
+    pub program: String,
+    /// The protocol: `esp` or `tcp`.
+    pub carrier: String,
+    /// The module's word for the reason why TCP carries the connections.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// The reason as a sentence for the user.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub explanation: Option<&'static str>,
+}
+
+/// Reads the module's file, and counts the connections in this network namespace.
+///
+/// # Errors
+/// If the module is not loaded, or the file has an unknown format.
+pub fn sums() -> Result<Vec<Sum>> {
+    let connections = parse(&proc_file::read(FILE)?, &Names::new())?;
+    // The search goes through all processes.
+    let owners = match connections.is_empty() {
+        true => Owners::default(),
+        false => Owners::find(),
+    };
+    Ok(sum(&connections, &owners))
+}
+
+/// Counts connections by program, protocol and reason. A connection that several programs have open
+/// counts for the one that has had it for longest, by the number of the process.
+fn sum(connections: &[Mapped], owners: &Owners) -> Vec<Sum> {
+    let mut sums = BTreeMap::new();
+    for found in connections {
+        let first = owners.of(found.inode).iter().min_by_key(|owner| owner.pid);
+        let program = first.map_or("", |owner| &owner.name);
+        let key = (program, &found.carrier, &found.reason);
+        let sum = sums.entry(key).or_insert_with(|| Sum {
+            connections: 0,
+            program: program.to_owned(),
+            carrier: found.carrier.clone(),
+            reason: found.reason.clone(),
+            explanation: found.explanation,
+        });
+        sum.connections += 1;
+    }
+    sums.into_values().collect()
+}
+
+/// Formats the numbers of connections as a table.
+pub fn print_sums(sums: &[Sum]) -> String {
+    let mut rows = vec![["Connections", "Program", "Carrier", "Why"]
+        .map(str::to_owned)
+        .to_vec()];
+    rows.extend(sums.iter().map(|sum| {
+        let program = match sum.program.as_str() {
+            "" => "?",
+            program => program,
+        };
+        let why = sum.explanation.or(sum.reason.as_deref());
+        vec![
+            sum.connections.to_string(),
+            program.to_owned(),
+            sum.carrier.clone(),
+            why.unwrap_or_default().to_owned(),
+        ]
+    }));
+    table::print(
+        &[Align::Right, Align::Left, Align::Left, Align::Left],
+        &rows,
+    )
+}
+
 /// Formats a table, with a header line if `header` is set.
 pub fn print(connections: &[Mapped], header: bool) -> String {
     const COLUMNS: [(&str, Align); 6] = [
@@ -171,6 +251,33 @@ tcp      *:*                 *:*                  873  dreaming
 "
         );
         assert!(parse("heading\n1 esp -\n", &names).is_err());
+    }
+
+    #[test]
+    fn connections_are_counted_by_program_and_reason() {
+        let more = TEXT.to_owned() + "874 tcp refused - -\n875 tcp refused - -\n";
+        let connections = parse(&more, &Names::new()).unwrap();
+        let owner = |pid, name: &str| Owner {
+            name: name.to_owned(),
+            pid,
+            fd: 3,
+        };
+        let owners = Owners::from_iter([
+            (871, owner(9, "redis-server")),
+            (872, owner(20, "cat")),
+            (872, owner(10, "psql")),
+            (874, owner(10, "psql")),
+        ]);
+        assert_eq!(
+            print_sums(&sum(&connections, &owners)),
+            "\
+Connections  Program       Carrier  Why
+          1  ?             tcp      dreaming
+          1  ?             tcp      the peer has no mapped listener on that port
+          2  psql          tcp      the peer has no mapped listener on that port
+          1  redis-server  esp
+"
+        );
     }
 
     #[test]

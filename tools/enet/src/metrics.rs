@@ -3,6 +3,7 @@
 //! Formats counters and sockets as metrics, in the text format of Prometheus, version 0.0.4.
 
 use crate::counters::Counter;
+use crate::mapped::Sum;
 use crate::sockets::{Protocol, Socket};
 
 /// Returns the metrics of a host on which the module is not loaded.
@@ -11,7 +12,7 @@ pub fn without_module() -> String {
 }
 
 /// Returns the metrics of a loaded module, whose version is `module`.
-pub fn print(module: &str, counters: &[Counter], sockets: &[Socket]) -> String {
+pub fn print(module: &str, counters: &[Counter], sockets: &[Socket], mapped: &[Sum]) -> String {
     let mut text = build_info(module) + &loaded(true);
     for counter in counters {
         let name = format!("enet_{}_total", snake_case(&counter.name));
@@ -62,7 +63,36 @@ pub fn print(module: &str, counters: &[Counter], sockets: &[Socket]) -> String {
         "Received packets that the sockets which are open now have dropped.",
         |socket| socket.drops,
     );
+    text + &connections(mapped)
+}
+
+fn connections(mapped: &[Sum]) -> String {
+    let name = "enet_mapped_connections";
+    let mut text = head(
+        name,
+        "gauge",
+        "Open connections of mapped sockets, by program if it may be looked into, protocol, and the reason why TCP carries them.",
+    );
+    for sum in mapped {
+        let (program, reason) = (label(&sum.program), sum.reason.as_deref());
+        let (carrier, reason) = (label(&sum.carrier), label(reason.unwrap_or_default()));
+        text += &format!(
+            "{name}{{program=\"{program}\",carrier=\"{carrier}\",reason=\"{reason}\"}} {}\n",
+            sum.connections
+        );
+    }
     text
+}
+
+/// Escapes the value of a label.
+fn label(value: &str) -> String {
+    let escape = |letter: char| match letter {
+        '\\' => "\\\\".to_owned(),
+        '"' => "\\\"".to_owned(),
+        '\n' => "\\n".to_owned(),
+        letter => letter.to_string(),
+    };
+    value.chars().map(escape).collect()
 }
 
 /// Returns the metric whose labels are the versions of this program and of the module.
@@ -136,7 +166,19 @@ mod tests {
     fn text() -> String {
         let mut all = sockets(Protocol::Esp, ESP);
         all.extend(sockets(Protocol::Edp, EDP));
-        print("0.1.0+git1.abc\"\\", &counters::parse(TEXT).unwrap(), &all)
+        let mapped = [
+            ("redis-server", "esp", None),
+            ("a \"b\\", "tcp", Some("refused")),
+        ];
+        let mapped = mapped.map(|(program, carrier, reason)| Sum {
+            connections: 2,
+            program: program.to_owned(),
+            carrier: carrier.to_owned(),
+            reason: reason.map(str::to_owned),
+            explanation: None,
+        });
+        let counters = counters::parse(TEXT).unwrap();
+        print("0.1.0+git1.abc\"\\", &counters, &all, &mapped)
     }
 
     #[test]
@@ -160,6 +202,8 @@ mod tests {
             "enet_send_queue_bytes{protocol=\"esp\"} 19",
             "enet_send_queue_bytes{protocol=\"edp\"} 768",
             "enet_socket_drops{protocol=\"esp\"} 3",
+            r#"enet_mapped_connections{program="redis-server",carrier="esp",reason=""} 2"#,
+            r#"enet_mapped_connections{program="a \"b\\",carrier="tcp",reason="refused"} 2"#,
         ] {
             assert!(text.lines().any(|found| found == line), "{line}: {text}");
         }
@@ -171,7 +215,7 @@ mod tests {
     fn all_exported() -> String {
         let text = counters::names().map(|name| format!("{name} 0\n"));
         let counters = counters::parse(&text.collect::<String>()).unwrap();
-        print("1", &counters, &[])
+        print("1", &counters, &[], &[])
     }
 
     /// Returns the expressions of the packaged alerts.

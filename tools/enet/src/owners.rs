@@ -87,6 +87,17 @@ impl Owners {
     }
 }
 
+impl FromIterator<(u64, Owner)> for Owners {
+    /// Collects the owners of sockets, each with the socket's inode number.
+    fn from_iter<T: IntoIterator<Item = (u64, Owner)>>(sockets: T) -> Self {
+        let mut owners = Self::default();
+        for (inode, owner) in sockets {
+            owners.0.entry(inode).or_default().push(owner);
+        }
+        owners
+    }
+}
+
 /// A socket's counters, by name.
 pub type Counters = Vec<(&'static str, u32)>;
 

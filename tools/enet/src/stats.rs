@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! `enet stats`: prints the counters with their meaning.
+//! `enet stats`: prints the counters with their meaning, or how many connections of mapped sockets
+//! each protocol carries, and why.
 
 use anyhow::Result;
 use clap::Args;
 
 use crate::counters::{self, Counter};
 use crate::table::{self, Align};
-use crate::{output, proc_file};
+use crate::{mapped, output, proc_file};
 
 /// Arguments of `stats`.
 #[derive(Debug, Default, Args)]
@@ -15,6 +16,11 @@ pub struct StatsArgs {
     /// Print counters that are zero, too
     #[arg(short, long)]
     all: bool,
+
+    /// Print instead how many connections of mapped sockets each program has, whether ESP or TCP
+    /// carries them, and why TCP
+    #[arg(short, long, conflicts_with = "all")]
+    why: bool,
 
     /// Print JSON
     #[arg(long)]
@@ -27,6 +33,14 @@ impl StatsArgs {
     /// # Errors
     /// If the module is not loaded, or its file has an unknown format.
     pub fn run(&self) -> Result<()> {
+        if self.why {
+            let sums = mapped::sums()?;
+            return output::print(&if self.json {
+                serde_json::to_string_pretty(&sums)? + "\n"
+            } else {
+                mapped::print_sums(&sums)
+            });
+        }
         let mut counters = counters::parse(&proc_file::read(proc_file::ENET)?)?;
         counters.retain(|counter| self.all || counter.value != 0);
         output::print(&if self.json {
