@@ -57,8 +57,8 @@ help:
 	@echo '  make programs   run iperf3, redis, nginx, postgres and others of Debian, unchanged, over mapped sockets between hosts in a'
 	@echo '                  guest, ONLY="name ..." selects some; ONLY=measure COUNTED=1 prints instructions per request over ESP and TCP;'
 	@echo '                  DEBUG=1 uses the kernel of test-debug'
-	@echo '  make storage    replicate a device between two guests by DRBD over sockets of the family ssocks;'
-	@echo '                  COUNTED=1 prints instructions of a write, over ESP and TCP'
+	@echo '  make storage    replicate a device between two guests by DRBD over sockets of the family ssocks, and use'
+	@echo '                  one by iSCSI (ONLY=drbd, ONLY=iscsi); COUNTED=1 prints instructions of a write, over ESP and TCP'
 	@echo '  make shell      open a shell in a guest with two hosts, a and b, the module, the programs, redis, strace, tcpdump, gcc and more;'
 	@echo '                  HOST=b opens one on b from another terminal; build/share is its /share;'
 	@echo '                  make shell-walk types there what README and docs/using.md tell to type, and fails where it does not work'
@@ -213,7 +213,7 @@ programs:
 	@set -f; mk/programs $(ONLY)
 
 storage:
-	@mk/storage
+	@set -f; mk/storage $(ONLY)
 
 releases:
 	@mk/kernel list

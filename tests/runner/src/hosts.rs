@@ -51,7 +51,7 @@ pub struct Options {
     #[arg(long)]
     pub counted: bool,
     /// Parts of the script to run; if none is named, all parts other than measurements.
-    parts: Vec<String>,
+    pub parts: Vec<String>,
 }
 
 /// A guest, and the directories that are served to it.

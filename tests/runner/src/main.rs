@@ -208,7 +208,7 @@ fn run(options: &Options) -> Result<bool> {
         Verb::Storage(options) => judge(if options.counted {
             hosts::run(&layout, "storage", options)?
         } else {
-            storage::run(&layout, &options.trees)?
+            storage::run(&layout, options)?
         }),
         Verb::Shell(options) => match shell::run(&layout, options)? {
             Some(part) => judge(part),
