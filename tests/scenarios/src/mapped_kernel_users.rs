@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
 //! Tests mapped sockets that a program gives to kernel code: block devices, file systems and
-//! servers, multiplexers, and maps of sockets. Such code either works over ESP, or is refused before
-//! a byte is lost. [`mapped_iscsi`](super::mapped_iscsi) has the initiator of iSCSI.
+//! servers, multiplexers, and maps of sockets. Such code either works over ESP, or is refused
+//! before a byte is lost. [`mapped_iscsi`](super::mapped_iscsi) has the initiator of iSCSI.
 
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Which protocol carries the connection of each mapped socket; if it is TCP, also the reason. `enet
-//! ss --mapped` prints each connection, and `enet stats --why` their number by program and reason.
+//! Which protocol carries the connection of each mapped socket, and why TCP does. `enet ss
+//! --mapped` prints each connection, and `enet stats --why` their number by program and reason.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
