@@ -66,8 +66,35 @@ impl Drop for Page {
     }
 }
 
+/// A page fragment of its own. Holds a reference to its page, or has no page.
+struct Fragment(bindings::page_frag);
+
+// SAFETY: The reference may be dropped by any task, and the page belongs to no task.
+unsafe impl Send for Fragment {}
+
+impl Fragment {
+    const fn new() -> Self {
+        Fragment(bindings::page_frag {
+            page: ptr::null_mut(),
+            offset: 0,
+            size: 0,
+        })
+    }
+}
+
+impl Drop for Fragment {
+    fn drop(&mut self) {
+        if !self.0.page.is_null() {
+            // SAFETY: This value owns the reference, which the function drops.
+            unsafe { bindings::put_page(self.0.page) };
+        }
+    }
+}
+
 /// The filled pages that a stream keeps.
 pub(crate) struct PageRing {
+    /// The page that is being filled if the stream's calls must not use the task's fragment.
+    own: Fragment,
     pages: KVec<Page>,
     /// The page that the next search begins with. Pages mostly lose their other references in the
     /// order in which they were filled.
@@ -78,6 +105,7 @@ impl PageRing {
     /// Creates an empty ring, which needs no memory.
     pub(crate) const fn new() -> Self {
         PageRing {
+            own: Fragment::new(),
             pages: KVec::new(),
             next: 0,
         }
@@ -86,9 +114,22 @@ impl PageRing {
     /// Frees all pages.
     #[inline]
     pub(crate) fn free(&mut self) {
-        if self.pages.capacity() > 0 {
+        if self.pages.capacity() > 0 || !self.own.0.page.is_null() {
             *self = Self::new();
         }
+    }
+
+    /// Calls `work` with the ring's own fragment, which nothing else uses meanwhile, and with the
+    /// rest of the ring.
+    #[cold]
+    pub(super) fn with_own<T>(
+        &mut self,
+        work: impl FnOnce(&mut bindings::page_frag, &mut Self) -> T,
+    ) -> T {
+        let mut own = core::mem::replace(&mut self.own, Fragment::new());
+        let result = work(&mut own.0, self);
+        self.own = own;
+        result
     }
 
     /// Makes the page fragment `pages` point to bytes that may be written. These are the rest of

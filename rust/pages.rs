@@ -105,10 +105,11 @@ impl Buffer {
 
     /// Appends the next bytes of the message of a send call on `sock`, but at most `len`. Returns
     /// the number of bytes appended. That number is less than `len`, or 0, if the buffer has no
-    /// room for further page references. The number is 0 if the buffer has a clone, or if the
-    /// socket must not use the task's pages. Advances the message by the bytes appended.
+    /// room for further page references. The number is 0 if the buffer has a clone. Advances the
+    /// message by the bytes appended.
     ///
-    /// As in TCP, the bytes are copied into pages of the running task. They are not copied if the
+    /// As in TCP, the bytes are copied into pages of the running task, or of the stream if it must
+    /// not use those of the task. They are not copied if the
     /// call passes its own pages (`MSG_SPLICE_PAGES`), or if the bytes stay [in
     /// place](Message::is_in_place). Full pages go to the stream's `ring`, whose size depends on
     /// the limit of the send buffer, and are reused later.
@@ -138,13 +139,33 @@ impl Buffer {
         // SAFETY: `task_pages` returns null, or the page fragment of the running task. Only calls
         // of this task use the fragment. No other call of the task comes in between, since the
         // function returns null for a socket that memory reclaim uses.
-        let Some(pages) = (unsafe { sock.task_pages().as_mut() }) else {
-            return Ok(0);
-        };
-        let mut taken = 0_usize;
-        while taken < len {
+        match unsafe { sock.task_pages().as_mut() } {
             // SAFETY: `pages` is the page fragment of the running task, which nothing else uses
             // during the call.
+            Some(pages) => unsafe { self.append_to(pages, ring, sock, msg, len) },
+            // SAFETY: Nothing else uses `own` during the call.
+            None => ring.with_own(|own, ring| unsafe { self.append_to(own, ring, sock, msg, len) }),
+        }
+    }
+
+    /// Works like [`append`](Self::append), but copies the bytes to the fragment `pages`.
+    ///
+    /// # Safety
+    ///
+    /// `pages` holds a reference to its page, or has no page, and no one else uses `pages` during
+    /// the call. No clone shares the buffer.
+    #[inline]
+    unsafe fn append_to<P: Protocol>(
+        &mut self,
+        pages: &mut bindings::page_frag,
+        ring: &mut PageRing,
+        sock: &Sock<P>,
+        msg: &mut Message<'_>,
+        len: usize,
+    ) -> Result<usize> {
+        let mut taken = 0_usize;
+        while taken < len {
+            // SAFETY: By the caller's promise, nothing else uses `pages`, and its page is valid.
             if !unsafe { ring.refill(pages, sock.send_limit(), sock.task_context()) } {
                 return if taken > 0 { Ok(taken) } else { Err(ENOBUFS) };
             }
@@ -153,7 +174,7 @@ impl Buffer {
             let Some(place) = self.place_for(page, offset) else {
                 break;
             };
-            // SAFETY: The page has at least `part` bytes from `offset` on, and only the task uses
+            // SAFETY: The page has at least `part` bytes from `offset` on, and nothing else uses
             // them. The page is not in high memory, which the flags of `refill` do not request. The
             // message belongs to the running call.
             let copied = unsafe {
