@@ -14,7 +14,7 @@ use guest::harness::remark;
 use guest::mapped::{dial, is_esp, known, listener, pair, MAPPED};
 use guest::netns::finish;
 use guest::prelude::*;
-use guest::tracer::{Tracer, TRACEFS};
+use guest::tracer::{Event, Tracer, TRACEFS};
 
 use crate::error_queue::has;
 
@@ -73,6 +73,16 @@ fn serve_blocks(socket: Socket) -> Result<usize> {
     }
 }
 
+/// Returns the page fragment that the thread `thread` has filled, as the probe prints it.
+fn page_of(events: &[Event], thread: i32) -> Result<String> {
+    let suffix = format!("-{thread}");
+    let found = events.iter().find(|one| one.task.ends_with(&suffix));
+    Ok(found
+        .context("no send filled a page")?
+        .get("pages")
+        .to_owned())
+}
+
 /// Memory reclaim may run in the middle of another send of the same task, and write to the block
 /// device. So a user in the kernel may mark its socket (`sk_use_task_frag`, `sk_allocation`). A
 /// send on a marked socket must neither touch the page that the outer send fills, nor wait for
@@ -108,6 +118,7 @@ fn block_device(lab: &Lab) -> Outcome {
     } else {
         remark("not watched: this kernel has no probe for the task's page");
     }
+    let mut tasks_own = String::new();
     let (running, server_number) = (device()?, AtomicUsize::new(0));
     let (written, events) = beside(
         || {
@@ -129,9 +140,13 @@ fn block_device(lab: &Lab) -> Outcome {
                         Ok(fs::read_to_string("/sys/block/nbd0/size")?.trim() == "2048")
                     })?;
                     let mut blocks = device()?;
+                    if has_probes {
+                        // This send fills the task's own page, and shows where it is.
+                        let tracer = Tracer::start(&["scenario/task_page"])?;
+                        let _ = plain.send(&[0; 3000], 0)?;
+                        tasks_own = page_of(&tracer.events()?, thread_id())?;
+                    }
                     let tracer = Tracer::start(&watched)?;
-                    // This send fills the task's own page, and shows where it is.
-                    let _ = plain.send(&[0; 3000], 0)?;
                     blocks.write_all(&random(16 << 10, 1))?;
                     blocks.sync_all().context("fsync")?;
                     tracer.events()
@@ -151,13 +166,13 @@ fn block_device(lab: &Lab) -> Outcome {
     ensure!(written >= 16 << 10, "{written} bytes were written");
     let suffix = format!("-{}", server_number.load(Ordering::Relaxed));
     let of_device = || events.iter().filter(|one| !one.task.ends_with(&suffix));
-    let mut pages = of_device().filter(|one| one.name == "task_page");
     if has_probes {
-        let tasks_own = pages.next().context("no send fills a page")?.get("pages");
-        let mut others = pages.map(|one| one.get("pages")).peekable();
-        ensure!(others.peek().is_some(), "the device's sends fill no page");
+        let mut pages = of_device().filter(|one| one.name == "task_page");
+        let first = pages.next().context("the device's sends fill no page")?;
         ensure!(
-            others.all(|one| one != tasks_own),
+            std::iter::once(first)
+                .chain(pages)
+                .all(|one| one.get("pages") != tasks_own),
             "the device's sends fill the task's page"
         );
     }
