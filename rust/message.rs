@@ -132,7 +132,8 @@ impl Message<'_> {
         }
     }
 
-    /// Returns whether the bytes are in kernel memory, since kernel code makes the call or splices.
+    /// Returns whether the bytes have no user address: in a call of kernel code, in a splice, or in a
+    /// registered buffer of `io_uring`.
     #[inline]
     pub(super) fn is_of_kernel(&self) -> bool {
         // SAFETY: The message is valid.

@@ -6,7 +6,8 @@
 //! more than half as long as copying the stream's data. `skb_page_frag_refill` reuses the page that
 //! a task filled last; this ring also reuses earlier pages. A page is reused when it has no other
 //! references. By then the data in the page was acknowledged, and no device or receiver on this
-//! host uses the page.
+//! host uses the page. A stream whose sends must not touch the task's page fragment, since memory
+//! reclaim may wait for them, fills a fragment of its own.
 //!
 //! C header: [`include/linux/skbuff.h`](srctree/include/linux/skbuff.h), `struct page_frag`
 
@@ -120,7 +121,8 @@ impl PageRing {
     }
 
     /// Calls `work` with the ring's own fragment, which nothing else uses meanwhile, and with the
-    /// rest of the ring.
+    /// rest of the ring. The fragment holds a reference to its page, if it has one; `work` must
+    /// leave it so.
     #[cold]
     pub(super) fn with_own<T>(
         &mut self,

@@ -109,9 +109,8 @@ impl Buffer {
     /// message by the bytes appended.
     ///
     /// As in TCP, the bytes are copied into pages of the running task, or of the stream if it must
-    /// not use those of the task. They are not copied if the
-    /// call passes its own pages (`MSG_SPLICE_PAGES`), or if the bytes stay [in
-    /// place](Message::is_in_place). Full pages go to the stream's `ring`, whose size depends on
+    /// not use those of the task. They are not copied if the call passes its own pages
+    /// (`MSG_SPLICE_PAGES`), or if the bytes stay [in place](Message::is_in_place). Full pages go to the stream's `ring`, whose size depends on
     /// the limit of the send buffer, and are reused later.
     ///
     /// # Errors
@@ -141,9 +140,11 @@ impl Buffer {
         // function returns null for a socket that memory reclaim uses.
         match unsafe { sock.task_pages().as_mut() } {
             // SAFETY: `pages` is the page fragment of the running task, which nothing else uses
-            // during the call.
+            // during the call. It holds a reference to its page, if it has one, and the buffer has
+            // no clone.
             Some(pages) => unsafe { self.append_to(pages, ring, sock, msg, len) },
-            // SAFETY: Nothing else uses `own` during the call.
+            // SAFETY: By `with_own`, nothing else uses `own` during the call, and it holds a
+            // reference to its page, if it has one. The buffer has no clone.
             None => ring.with_own(|own, ring| unsafe { self.append_to(own, ring, sock, msg, len) }),
         }
     }

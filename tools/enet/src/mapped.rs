@@ -147,8 +147,8 @@ pub fn sums() -> Result<Vec<Sum>> {
     Ok(sum(&connections, &owners))
 }
 
-/// Counts connections by program, protocol and reason. A connection that several programs have open
-/// counts for the one that has had it for longest, by the number of the process.
+/// Counts connections by program, protocol and reason. A connection that several processes have
+/// open counts for the one with the lowest number.
 fn sum(connections: &[Mapped], owners: &Owners) -> Vec<Sum> {
     let mut sums = BTreeMap::new();
     for found in connections {
