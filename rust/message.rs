@@ -132,8 +132,8 @@ impl Message<'_> {
         }
     }
 
-    /// Returns whether the bytes have no user address: in a call of kernel code, in a splice, or in a
-    /// registered buffer of `io_uring`.
+    /// Returns whether the bytes have no user address: in a call of kernel code, in a splice, or in
+    /// a registered buffer of `io_uring`.
     #[inline]
     pub(super) fn is_of_kernel(&self) -> bool {
         // SAFETY: The message is valid.

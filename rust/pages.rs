@@ -110,8 +110,9 @@ impl Buffer {
     ///
     /// As in TCP, the bytes are copied into pages of the running task, or of the stream if it must
     /// not use those of the task. They are not copied if the call passes its own pages
-    /// (`MSG_SPLICE_PAGES`), or if the bytes stay [in place](Message::is_in_place). Full pages go to the stream's `ring`, whose size depends on
-    /// the limit of the send buffer, and are reused later.
+    /// (`MSG_SPLICE_PAGES`), or if the bytes stay [in place](Message::is_in_place). Full pages go
+    /// to the stream's `ring`, whose size depends on the limit of the send buffer, and are reused
+    /// later.
     ///
     /// # Errors
     ///
