@@ -121,6 +121,12 @@ impl Masks {
 pub(super) struct Wrapped(u16);
 
 impl Wrapped {
+    /// Returns the number after that of a SYN, and the count at this number.
+    pub(super) const fn behind_syn(syn: Seq) -> (Seq, Self) {
+        let first = syn.add(1);
+        (first, Self(0).advanced(syn, first))
+    }
+
     /// Returns the count after the reference number advances from `from` to `to`.
     #[inline]
     #[must_use]

@@ -209,11 +209,11 @@ pub(super) struct Receiver {
 impl Receiver {
     /// Creates a receiver that has taken the SYN with the number `irs`.
     pub(super) fn new(irs: Seq, now: Nanos) -> Self {
-        let expected = irs.add(1);
+        let (expected, wrapped) = Wrapped::behind_syn(irs);
         Self {
             irs,
             expected,
-            wrapped: Wrapped::default().advanced(irs, expected),
+            wrapped,
             last_advertised: expected,
             allowed: expected,
             seen: expected,
@@ -249,9 +249,7 @@ impl Receiver {
 
     /// Returns whether no packet has arrived in order after the SYN.
     pub(super) fn is_unused(&self) -> bool {
-        let first = self.irs.add(1);
-        let wrapped = Wrapped::default().advanced(self.irs, first);
-        self.expected == first && self.wrapped == wrapped
+        (self.expected, self.wrapped) == Wrapped::behind_syn(self.irs)
     }
 
     /// Returns the number of the peer's SYN.

@@ -323,8 +323,7 @@ impl Sender {
 
     /// Returns whether the SYN is acknowledged, and no packet was queued behind it.
     pub(super) fn is_unused(&self) -> bool {
-        let first = self.isn.add(1);
-        let wrapped = Wrapped::default().advanced(self.isn, first);
+        let (first, wrapped) = Wrapped::behind_syn(self.isn);
         self.una == first && self.tail == first && self.wrapped == wrapped
     }
 
