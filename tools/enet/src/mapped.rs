@@ -16,9 +16,9 @@ use crate::table::{self, Align};
 /// The module's file of mapped connections.
 pub const FILE: &str = "enet_mapped";
 
-/// A connection of a mapped socket.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Mapped {
+/// Which protocol carries a connection, and why.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Choice {
     /// The protocol that carries the connection: `esp` or `tcp`.
     pub carrier: String,
     /// The module's word for the reason why TCP carries the connection.
@@ -27,6 +27,22 @@ pub struct Mapped {
     /// The reason as a sentence for the user.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub explanation: Option<&'static str>,
+}
+
+impl Choice {
+    /// Returns the reason for a person to read; empty for ESP.
+    fn why(&self) -> &str {
+        let reason = self.explanation.or(self.reason.as_deref());
+        reason.unwrap_or_default()
+    }
+}
+
+/// A connection of a mapped socket.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Mapped {
+    /// The protocol, and why.
+    #[serde(flatten)]
+    pub choice: Choice,
     /// Local address and port; `None` for a TCP connection that has ended.
     pub local: Option<SocketAddr>,
     /// The peer's address and port.
@@ -105,11 +121,13 @@ fn parse_line(line: &str, names: &Names) -> Result<Mapped> {
         .iter()
         .find_map(|(word, meaning)| (reason == Some(word)).then_some(*meaning));
     Ok(Mapped {
-        carrier,
-        explanation,
+        choice: Choice {
+            carrier,
+            reason: reason.map(str::to_owned),
+            explanation,
+        },
         local: end(local)?.or(by_tcp.map(|(local, _)| *local)),
         peer: end(peer)?.or(by_tcp.map(|(_, peer)| *peer)),
-        reason: reason.map(str::to_owned),
         inode,
         processes: None,
     })
@@ -123,14 +141,9 @@ pub struct Sum {
     /// The program's name; empty if this process may not look into the program, or the kernel
     /// itself has the connections.
     pub program: String,
-    /// The protocol: `esp` or `tcp`.
-    pub carrier: String,
-    /// The module's word for the reason why TCP carries the connections.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
-    /// The reason as a sentence for the user.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub explanation: Option<&'static str>,
+    /// The protocol, and why.
+    #[serde(flatten)]
+    pub choice: Choice,
 }
 
 /// Reads the module's file, and counts the connections in this network namespace.
@@ -154,13 +167,11 @@ fn sum(connections: &[Mapped], owners: &Owners) -> Vec<Sum> {
     for found in connections {
         let first = owners.of(found.inode).iter().min_by_key(|owner| owner.pid);
         let program = first.map_or("", |owner| &owner.name);
-        let key = (program, &found.carrier, &found.reason);
+        let key = (program, &found.choice);
         let sum = sums.entry(key).or_insert_with(|| Sum {
             connections: 0,
             program: program.to_owned(),
-            carrier: found.carrier.clone(),
-            reason: found.reason.clone(),
-            explanation: found.explanation,
+            choice: found.choice.clone(),
         });
         sum.connections += 1;
     }
@@ -177,12 +188,11 @@ pub fn print_sums(sums: &[Sum]) -> String {
             "" => "?",
             program => program,
         };
-        let why = sum.explanation.or(sum.reason.as_deref());
         vec![
             sum.connections.to_string(),
             program.to_owned(),
-            sum.carrier.clone(),
-            why.unwrap_or_default().to_owned(),
+            sum.choice.carrier.clone(),
+            sum.choice.why().to_owned(),
         ]
     }));
     table::print(
@@ -211,14 +221,13 @@ pub fn print(connections: &[Mapped], header: bool) -> String {
     }
     let end = |end: Option<SocketAddr>| end.map_or_else(|| "*:*".to_owned(), |end| end.to_string());
     rows.extend(connections.iter().map(|found| {
-        let why = found.explanation.or(found.reason.as_deref());
         choose([
-            found.carrier.clone(),
+            found.choice.carrier.clone(),
             end(found.local),
             end(found.peer),
             found.inode.to_string(),
             Owner::print(found.processes.iter().flatten()),
-            why.unwrap_or_default().to_owned(),
+            found.choice.why().to_owned(),
         ])
     }));
     let aligns: Vec<_> = columns.iter().map(|index| COLUMNS[*index].1).collect();

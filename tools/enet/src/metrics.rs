@@ -74,8 +74,11 @@ fn connections(mapped: &[Sum]) -> String {
         "Open connections of mapped sockets, by program if it may be looked into, protocol, and the reason why TCP carries them.",
     );
     for sum in mapped {
-        let (program, reason) = (label(&sum.program), sum.reason.as_deref());
-        let (carrier, reason) = (label(&sum.carrier), label(reason.unwrap_or_default()));
+        let (program, reason) = (label(&sum.program), sum.choice.reason.as_deref());
+        let (carrier, reason) = (
+            label(&sum.choice.carrier),
+            label(reason.unwrap_or_default()),
+        );
         text += &format!(
             "{name}{{program=\"{program}\",carrier=\"{carrier}\",reason=\"{reason}\"}} {}\n",
             sum.connections
@@ -161,6 +164,7 @@ fn snake_case(name: &str) -> String {
 mod tests {
     use super::*;
     use crate::counters::{self, tests::TEXT};
+    use crate::mapped::Choice;
     use crate::sockets::tests::{sockets, EDP, ESP};
 
     fn text() -> String {
@@ -173,9 +177,11 @@ mod tests {
         let mapped = mapped.map(|(program, carrier, reason)| Sum {
             connections: 2,
             program: program.to_owned(),
-            carrier: carrier.to_owned(),
-            reason: reason.map(str::to_owned),
-            explanation: None,
+            choice: Choice {
+                carrier: carrier.to_owned(),
+                reason: reason.map(str::to_owned),
+                explanation: None,
+            },
         });
         let counters = counters::parse(TEXT).unwrap();
         print("0.1.0+git1.abc\"\\", &counters, &all, &mapped)
