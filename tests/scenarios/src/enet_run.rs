@@ -35,9 +35,19 @@ scenarios! {
 /// The mount point of the control groups.
 pub const GROUPS: &str = "/sys/fs/cgroup";
 /// The mount point of the BPF file system, which guests do not mount.
-pub const PINS: &str = "/sys/fs/bpf";
+const PINS: &str = "/sys/fs/bpf";
 /// The kernel's type information, which `enet run` needs and the debug kernel lacks.
-pub const TYPES: &str = "/sys/kernel/btf/vmlinux";
+const TYPES: &str = "/sys/kernel/btf/vmlinux";
+
+/// Returns whether the kernel has the type information with which `enet run` and `enet map` map
+/// sockets by BPF.
+pub fn has_types() -> bool {
+    let exists = Path::new(TYPES).exists();
+    if !exists {
+        note("this kernel has no BTF");
+    }
+    exists
+}
 
 /// Mounts the control groups unless they are mounted already.
 ///
@@ -75,10 +85,21 @@ fn connects_by_esp(lab: &Lab, options: &str, port: u16) -> Result<bool> {
         .args(["run", "--by", "bpf"])
         .args(options.split_whitespace())
         .args(["--", "busybox", "nc", "10.0.0.2", &port.to_string()])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
         .stderr(Stdio::piped());
-    let mut child = lab.a.namespace.within(|| command.spawn())??;
+    let (by_esp, said) = is_carried_by_esp(&lab.a.namespace, &mut command, &listener)?;
+    ensure!(said.contains("mapped by BPF"), "it says {said:?}");
+    Ok(by_esp)
+}
+
+/// Runs a command in `namespace` that connects to `listener` until its input ends. Returns whether
+/// ESP carries the connection, and what the command says on its standard error if that is a pipe.
+pub fn is_carried_by_esp(
+    namespace: &Netns,
+    command: &mut Command,
+    listener: &Socket,
+) -> Result<(bool, String)> {
+    command.stdin(Stdio::piped()).stdout(Stdio::null());
+    let mut child = namespace.within(|| command.spawn())??;
     let came = listener.poll(libc::POLLIN, patience());
     let accepted = came.and_then(|_| listener.accept(libc::SOCK_NONBLOCK));
     drop(child.stdin.take());
@@ -86,14 +107,11 @@ fn connects_by_esp(lab: &Lab, options: &str, port: u16) -> Result<bool> {
     let by_esp = is_esp(&server);
     drop(server);
     let ended = child.wait_with_output()?;
-    let said = String::from_utf8_lossy(&ended.stderr).into_owned();
-    ensure!(said.contains("mapped by BPF"), "it says {said:?}");
-    Ok(by_esp)
+    Ok((by_esp, String::from_utf8_lossy(&ended.stderr).into_owned()))
 }
 
 fn by_bpf(lab: &Lab) -> Outcome {
-    if !Path::new(TYPES).exists() {
-        note("this kernel has no BTF");
+    if !has_types() {
         return Ok(());
     }
     mount_groups()?;
@@ -111,8 +129,7 @@ fn by_bpf(lab: &Lab) -> Outcome {
 /// `enet run` also works if `/sys` has no control groups, for example after `ip netns exec` has
 /// mounted a new `/sys`.
 fn hidden(_lab: &Lab) -> Outcome {
-    if !Path::new(TYPES).exists() {
-        note("this kernel has no BTF");
+    if !has_types() {
         return Ok(());
     }
     mount_groups()?;
@@ -129,8 +146,7 @@ fn hidden(_lab: &Lab) -> Outcome {
 }
 
 fn own_rules(lab: &Lab) -> Outcome {
-    if !Path::new(TYPES).exists() {
-        note("this kernel has no BTF");
+    if !has_types() {
         return Ok(());
     }
     mount_groups()?;
@@ -294,10 +310,8 @@ fn former_groups(lab: &Lab) -> Outcome {
     let kept = format!("allow 0.0.0.0/0 983-983 {}", living.id()?);
     rule(lab, false, &kept)??;
     rule(lab, false, "deny 0.0.0.0/0 984-984 0")??;
-    let has_types = Path::new(TYPES).exists();
-    let none: Option<&str> = None;
-    mount(Some("bpf"), PINS, Some("bpf"), MsFlags::empty(), none).context(PINS)?;
-    let _mounted = Mounted(PINS);
+    let has_types = has_types();
+    let _mounted = Mounted::pins()?;
     let former = Unit::make("former.service")?;
     let id = former.id()?;
     rule(lab, false, &format!("allow 0.0.0.0/0 982-982 {id}"))??;
@@ -308,8 +322,6 @@ fn former_groups(lab: &Lab) -> Outcome {
         let status = lab.a.namespace.within(|| command.status())??;
         ensure!(status.success(), "enet map: {status}");
         ensure!(fs::read_dir(PINS)?.next().is_some(), "nothing is pinned");
-    } else {
-        note("this kernel has no BTF, so nothing is pinned");
     }
     drop(former);
     ensure!(rules_of(lab)?.contains(&id.to_string()), "the rules went");
@@ -357,8 +369,7 @@ fn no_rules_left(lab: &Lab) -> Outcome {
         ensure!(said.contains("mapped.service is not mapped"), "{said}");
         ensure!(rules_of(lab)?.is_empty(), "unmap in {below:?} leaves rules");
     }
-    if !Path::new(TYPES).exists() {
-        note("this kernel has no BTF");
+    if !has_types() {
         return Ok(());
     }
     let _mounted = Mounted::pins()?;

@@ -3,10 +3,10 @@
 //! Tests `enet map` for the programs of containers: a network namespace that a bridge or a macvlan
 //! leads to, and a control group at the place that an engine chooses.
 
-use guest::mapped::{is_esp, listener, MAPPED};
+use guest::mapped::{listener, MAPPED};
 use guest::prelude::*;
 
-use crate::enet_run::{Mounted, Unit, TYPES};
+use crate::enet_run::{has_types, is_carried_by_esp, Mounted, Unit};
 
 scenarios! {
     direct mapped_containers_on_a_bridge = |lab| containers(lab, &BRIDGE), within(60);
@@ -40,8 +40,7 @@ const GROUPS: [&str; 4] = [
 /// Maps the group of a container of host `a`, whose programs then connect to `b` by ESP. Once the
 /// group is no longer mapped, TCP carries new connections.
 fn containers(lab: &Lab, wiring: &[&str]) -> Outcome {
-    if !std::path::Path::new(TYPES).exists() {
-        note("this kernel has no BTF");
+    if !has_types() {
         return Ok(());
     }
     lab.give_ip_addresses()?;
@@ -56,30 +55,14 @@ fn containers(lab: &Lab, wiring: &[&str]) -> Outcome {
         let port = 880 + number as u16;
         let server = listener(&lab.b, MAPPED, port, 4)?;
         let ask = |verb: &[&str]| container.run("enet", &[verb, &[&group.path()]].concat());
+        // A statically linked program of the container.
+        let mut client = group.shell("", &format!("busybox nc 10.0.0.2 {port}"));
         ask(&["map", "--allow", &format!(":{port}")])?;
-        ensure!(
-            connects_by_esp(&container, &group, &server, port)?,
-            "{name}: TCP"
-        );
+        let (by_esp, _) = is_carried_by_esp(&container, &mut client, &server)?;
+        ensure!(by_esp, "{name}: TCP");
         ask(&["unmap"])?;
-        ensure!(
-            !connects_by_esp(&container, &group, &server, port)?,
-            "{name}: ESP"
-        );
+        let (by_esp, _) = is_carried_by_esp(&container, &mut client, &server)?;
+        ensure!(!by_esp, "{name}: ESP");
     }
     Ok(())
-}
-
-/// Runs a statically linked program in the container, which connects to `port` of `b`. Returns
-/// whether ESP carries the connection.
-fn connects_by_esp(container: &Netns, group: &Unit, server: &Socket, port: u16) -> Result<bool> {
-    let mut command = group.shell("", &format!("busybox nc 10.0.0.2 {port}"));
-    command.stdin(Stdio::piped()).stdout(Stdio::null());
-    let mut child = container.within(|| command.spawn())??;
-    let came = server.poll(libc::POLLIN, patience());
-    let accepted = came.and_then(|_| server.accept(libc::SOCK_NONBLOCK));
-    drop(child.stdin.take());
-    let by_esp = is_esp(&accepted?.0);
-    child.wait()?;
-    Ok(by_esp)
 }

@@ -264,6 +264,13 @@ impl Caller<'_> {
         result
     }
 
+    /// Makes a socket that does not block, in the thread's namespace, with which others meet.
+    pub(super) fn nonblocking(&mut self, family: i32, kind: i32, protocol: i32) -> u64 {
+        let arguments = [family, kind | libc::SOCK_NONBLOCK, protocol, 0, 0, 0];
+        let fd = self.counted(Kind::Socket, arguments.map(|one| one as u64));
+        self.keep(fd) as u64
+    }
+
     /// Makes a listener, a connection to it and the accepted socket, so that other calls find
     /// sockets with a peer. The descriptors are in slots from the start, so other threads may use
     /// or close them at any time.
@@ -271,11 +278,7 @@ impl Caller<'_> {
         let port = self.rng.u16(2100..2200);
         let own = self.common.own.port(port).to_bytes();
         let kind = [libc::SOCK_STREAM, libc::SOCK_SEQPACKET][self.rng.usize(..2)];
-        let [listener, client] = [(); 2].map(|()| {
-            let kind = kind | libc::SOCK_NONBLOCK;
-            let fd = self.counted(Kind::Socket, [AF_ENET as u64, kind as u64, 0, 0, 0, 0]);
-            self.keep(fd) as u64
-        });
+        let [listener, client] = [(); 2].map(|()| self.nonblocking(AF_ENET, kind, 0));
         let name = self.common.arena.put(&mut self.rng, &own) as u64;
         self.counted(Kind::Bind, [listener, name, 16, 0, 0, 0]);
         self.counted(Kind::Listen, [listener, 4, 0, 0, 0, 0]);

@@ -4,7 +4,7 @@
 //! protocol of mapped ones, and sockets of the family `ssocks`.
 
 use fastrand::Rng;
-use libc::{c_int, c_long};
+use libc::c_int;
 use nix::sched::{setns, CloneFlags};
 
 use super::calls::{Caller, Kind};
@@ -115,9 +115,9 @@ impl Caller<'_> {
         let common = self.common;
         let [own, other] = &common.namespaces;
         setns(other, CloneFlags::CLONE_NEWNET)?;
-        let listener = self.mapped(family, protocol);
+        let listener = self.nonblocking(family, libc::SOCK_STREAM, protocol);
         setns(own, CloneFlags::CLONE_NEWNET)?;
-        let client = self.mapped(family, protocol);
+        let client = self.nonblocking(family, libc::SOCK_STREAM, protocol);
         let name = name(family, common.other, port);
         let (place, length) = (self.put(&name) as u64, name.len() as u64);
         self.counted(Kind::Bind, [listener, place, length, 0, 0, 0]);
@@ -139,14 +139,6 @@ impl Caller<'_> {
             .tally
             .end(Kind::MappedByEsp, got == 0 && accepted >= 0);
         Ok(())
-    }
-
-    /// Makes a mapped socket that does not block, in the thread's namespace.
-    fn mapped(&mut self, family: i32, protocol: i32) -> u64 {
-        let kind = libc::SOCK_STREAM | libc::SOCK_NONBLOCK;
-        let arguments = [family, kind, protocol, 0, 0, 0].map(|one| one as u64);
-        let fd: c_long = self.counted(Kind::Socket, arguments);
-        self.keep(fd) as u64
     }
 }
 
