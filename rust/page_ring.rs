@@ -120,9 +120,9 @@ impl PageRing {
         }
     }
 
-    /// Calls `work` with the ring's own fragment, which nothing else uses meanwhile, and with the
-    /// rest of the ring. The fragment holds a reference to its page, if it has one; `work` must
-    /// leave it so.
+    /// Calls `work` with the ring's own fragment and with the rest of the ring. During the call, no
+    /// other code can reach the fragment. The fragment holds a reference to its page, if it has a
+    /// page, and `work` must keep that true.
     #[cold]
     pub(super) fn with_own<T>(
         &mut self,

@@ -26,7 +26,7 @@ const SCRIPTS: [&str; 2] = ["drbd", "iscsi"];
 /// The step by which a host loses its power and starts again.
 const KILLED: &str = "killed";
 
-/// What the guests are booted from.
+/// Boots the hosts' guests, from one initramfs and one root.
 struct Origin<'a> {
     layout: &'a Layout,
     trees: &'a Trees,
