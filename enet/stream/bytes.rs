@@ -642,7 +642,7 @@ pub(super) fn acknowledge(guard: &mut Guard<'_, Esp>, sleeping: bool) {
             || engine
                 .wanted_room()
                 .is_some_and(|wanted| may_grow(sock, wanted))
-            || sleeping && engine.waits_for_data()
+            || sleeping && engine.waits_for_sleep()
     });
     if waits {
         acknowledge_now(guard, sleeping);
@@ -674,7 +674,7 @@ fn acknowledge_now(guard: &mut Guard<'_, Esp>, sleeping: bool) {
             .sysctl
             .grow_receive_buffer(sock, wanted);
     }
-    let flush = sleeping && engine.waits_for_data();
+    let flush = sleeping && engine.waits_for_sleep();
     if !flush && !engine.waits_for_room() {
         return;
     }

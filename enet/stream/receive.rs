@@ -92,7 +92,7 @@ impl Unread {
     #[inline]
     pub(super) fn note_awaited(&self, engine: &Connection) -> bool {
         let mut awaited = 0;
-        if engine.waits_for_data() {
+        if engine.waits_for_sleep() {
             awaited |= FALL_ASLEEP;
         }
         if engine.waits_for_room() {

@@ -604,11 +604,11 @@ impl Connection {
         self.sender.window(&self.config)
     }
 
-    /// Returns whether an acknowledgement waits for data to carry it. If not,
-    /// [`flush_ack`](Self::flush_ack) has no effect.
+    /// Returns whether an acknowledgement waits until data can carry it or the reader sleeps. If
+    /// not, [`flush_ack`](Self::flush_ack) has no effect.
     #[inline]
-    pub fn waits_for_data(&self) -> bool {
-        self.receiver.waits_for_data()
+    pub fn waits_for_sleep(&self) -> bool {
+        self.receiver.waits_for_sleep()
     }
 
     /// Handles a read. `room` describes the receive queue after the read. A withheld
@@ -618,7 +618,8 @@ impl Connection {
         self.receiver.on_read(room, &self.config, now);
     }
 
-    /// Makes a delayed acknowledgement due, because the reader is about to sleep.
+    /// Makes a delayed acknowledgement due, because the reader is about to sleep. In a dialogue,
+    /// the acknowledgement still waits for data.
     #[inline]
     pub fn flush_ack(&mut self) {
         self.receiver.flush();

@@ -11,8 +11,10 @@
 //!   sender waits for (announcement, `packets_to_ack`) or answers a packet (duplicate, FIN). The
 //!   last acknowledgement of a transmission opens no window. It is *delayed*, so that data can
 //!   carry it, until the reader is about to sleep or [`ACK_DELAY`](super::timers::ACK_DELAY) has
-//!   passed. So a dialogue needs no empty acknowledgements. While the receiver is congested (R3),
-//!   acknowledgements of either kind are *withheld*.
+//!   passed. In a *dialogue*, where data has answered each transmission in time, the delay does not
+//!   end when the reader sleeps, because another thread will send the next answer. So a dialogue
+//!   needs no empty acknowledgements. While the receiver is congested (R3), acknowledgements of
+//!   either kind are *withheld*.
 //! * While a transmission is announced, an acknowledgement needs a *turn* to open the
 //!   transmission's window. The caller gives the turn ([`ack_queue`](super::ack_queue)). Data
 //!   packets carry new acknowledgement numbers unless the connection waits for a turn. Such a
@@ -163,6 +165,13 @@ pub(super) struct Receiver {
     /// used a turn.
     before_ack: u16,
     due: Due,
+    /// Until this time, data that is sent counts as the answer to the last transmission; 0 if data
+    /// was sent since.
+    answer_until: Nanos,
+    /// A bit for each of the last eight transmissions that were answered, the last one in the
+    /// lowest bit: whether the answer came in time. Zero after a transmission that ended before the
+    /// one before it was answered.
+    answered: u8,
     turn: Turn,
     /// Whether the turn came at once, because no other connection of the device waited.
     immediate_turn: bool,
@@ -222,6 +231,8 @@ impl Receiver {
             since_ack: 0,
             before_ack: 0,
             due: Due::Not,
+            answer_until: 0,
+            answered: 0,
             turn: Turn::Not,
             immediate_turn: false,
             senders: 0,
@@ -601,7 +612,7 @@ impl Receiver {
         }
         if was_congested {
             self.last_progress = now;
-            self.flush();
+            self.end_delay();
         }
     }
 

@@ -308,7 +308,7 @@ fn a_message_that_arrives_whole_is_acknowledged_with_the_answer() {
             .deliver
     );
     assert_eq!(drain(&mut conn, &mut Kept::of(1), 100), []);
-    assert!(conn.waits_for_data());
+    assert!(conn.waits_for_sleep());
     conn.enqueue(1);
     let sent = drain(&mut conn, &mut Kept::of(1), 200);
     assert_eq!((sent.len(), sent[0].0.ack), (1, Seq(65_483)));

@@ -143,6 +143,7 @@ impl Connection {
         match outgoing.kind {
             Kind::Data => {
                 let header = self.header(outgoing.seq, outgoing.flags | flags::ACK);
+                self.receiver.on_data_sent(now);
                 self.on_ack_sent(AckKind::Carried, now);
                 let others = outgoing.count.saturating_sub(1);
                 self.stats.pkt_tx = self.stats.pkt_tx.wrapping_add(others.into());

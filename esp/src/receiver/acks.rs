@@ -10,6 +10,10 @@ use super::super::timers::{Nanos, ACK_DELAY};
 use super::super::wire::{flags, Grant, Header};
 use super::{AckKind, Due, Incoming, Receiver, Request, Turn};
 
+/// The bits of [`Receiver::answered`] that make a dialogue: after four transmissions in a row that
+/// data has answered in time, the receiver expects that data will answer the next one, too.
+const DIALOGUE: u8 = 0b1111;
+
 impl Receiver {
     /// Schedules the acknowledgement of data just taken (R2).
     #[inline]
@@ -24,7 +28,13 @@ impl Receiver {
     ) {
         let starts = flags & flags::TXS != 0;
         let ends = flags & flags::TXF != 0;
+        let until = now.saturating_add(ACK_DELAY);
         if ends {
+            if self.answer_until != 0 {
+                // The last transmission was no whole request: perhaps the peer waits for room.
+                self.answered = 0;
+            }
+            self.answer_until = until;
             self.incoming = Incoming::Idle;
             // The round trip is not measured on the next packet, because the sending program may
             // not have written it yet.
@@ -48,7 +58,7 @@ impl Receiver {
         {
             self.due = Due::Now;
         } else if ends && self.due == Due::Not {
-            self.due = Due::At(now.saturating_add(ACK_DELAY));
+            self.due = Due::At(until);
         }
     }
 
@@ -76,15 +86,24 @@ impl Receiver {
         self.grants.packets_to_ack(self.peer.window(config), least)
     }
 
-    /// Returns whether an acknowledgement waits for data to carry it.
+    /// Returns whether an acknowledgement waits until data can carry it or the reader sleeps. In a
+    /// dialogue, the reader's sleep does not end the wait.
     #[inline]
-    pub(in super::super) fn waits_for_data(&self) -> bool {
-        self.due != Due::Not
+    pub(in super::super) fn waits_for_sleep(&self) -> bool {
+        self.due != Due::Not && self.answered & DIALOGUE != DIALOGUE
     }
 
-    /// Makes a delayed acknowledgement due at once, so that it does not wait for data.
+    /// Makes an acknowledgement that [waits for the reader's sleep](Self::waits_for_sleep) due at
+    /// once.
     #[inline]
     pub(in super::super) fn flush(&mut self) {
+        if self.waits_for_sleep() {
+            self.due = Due::Now;
+        }
+    }
+
+    /// Makes a delayed acknowledgement due at once.
+    pub(super) fn end_delay(&mut self) {
         if self.due != Due::Not {
             self.due = Due::Now;
         }
@@ -175,6 +194,16 @@ impl Receiver {
         }
     }
 
+    /// Notes that data is sent.
+    #[inline]
+    pub(in super::super) fn on_data_sent(&mut self, now: Nanos) {
+        if self.answer_until != 0 {
+            let in_time = now < self.answer_until;
+            self.answered = (self.answered << 1) | u8::from(in_time);
+            self.answer_until = 0;
+        }
+    }
+
     /// Notes that a packet with [`ack_number`](Self::ack_number) was sent.
     #[inline(always)]
     pub(in super::super) fn on_ack_sent(&mut self, kind: AckKind, config: &Config, now: Nanos) {
@@ -218,8 +247,10 @@ impl Receiver {
         }
     }
 
-    /// Handles the expired timer of the delayed acknowledgement.
+    /// Handles the expired timer of the delayed acknowledgement. No data has carried it, so this is
+    /// no dialogue.
     pub(in super::super) fn on_ack_timer(&mut self) {
+        self.answered = 0;
         self.due = Due::Now;
     }
 }

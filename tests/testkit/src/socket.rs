@@ -557,7 +557,7 @@ impl<P: Payload> Socket<P> {
             if conn.waits_for_room() {
                 conn.on_read(room, now);
             }
-            if sleeps && conn.waits_for_data() {
+            if sleeps && conn.waits_for_sleep() {
                 conn.flush_ack();
             }
         }
