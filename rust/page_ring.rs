@@ -163,6 +163,37 @@ impl PageRing {
         unsafe { bindings::skb_page_frag_refill(1, pages, context.gfp()) }
     }
 
+    /// Works like [`refill`](Self::refill), but makes `pages` point to at least `len` bytes. If the
+    /// rest of the page has fewer, they are not used. Also returns `false` if the page is smaller
+    /// than `len`.
+    ///
+    /// # Safety
+    ///
+    /// The same as for [`refill`](Self::refill).
+    pub(super) unsafe fn refill_with(
+        &mut self,
+        pages: &mut bindings::page_frag,
+        len: u32,
+        bytes: u32,
+        context: Context,
+    ) -> bool {
+        // The second page is a new one, or one that is written from its start.
+        for _ in 0..2 {
+            // SAFETY: The caller's promise is the same.
+            if !unsafe { self.refill(pages, bytes, context) } {
+                return false;
+            }
+            if pages.size.saturating_sub(pages.offset) >= len {
+                return true;
+            }
+            if pages.size < len {
+                return false;
+            }
+            pages.offset = pages.size;
+        }
+        false
+    }
+
     /// Keeps a full page, and returns a page of the ring without other references, if it finds one.
     /// The full page does not replace a page that has other references. If it did, with more bytes
     /// in flight than the ring holds, each page would be freed just before it could be reused. If

@@ -37,6 +37,25 @@ pub(crate) fn most_fragments() -> usize {
     most.clamp(1, MOST_FRAGMENTS)
 }
 
+/// Calls `work` with the page fragment that a send call on `sock` fills, and with the rest of the
+/// ring: the fragment of the running task or, if the call must not use that, the ring's own.
+/// Nothing else uses the fragment during the call. The fragment holds a reference to its page, if
+/// it has a page, and `work` must keep that true.
+#[inline]
+fn with_fragment<P: Protocol, T>(
+    ring: &mut PageRing,
+    sock: &Sock<P>,
+    work: impl FnOnce(&mut bindings::page_frag, &mut PageRing) -> T,
+) -> T {
+    // SAFETY: `task_pages` returns null, or the page fragment of the running task. Only calls of
+    // this task use the fragment. No other call of the task comes in between, since the function
+    // returns null for a socket that memory reclaim uses.
+    match unsafe { sock.task_pages().as_mut() } {
+        Some(pages) => work(pages, ring),
+        None => ring.with_own(work),
+    }
+}
+
 /// Where a page reference is added.
 #[derive(Clone, Copy)]
 enum Place {
@@ -136,18 +155,11 @@ impl Buffer {
         if msg.flags() & MSG_SPLICE_PAGES != 0 {
             return self.append_spliced(msg, len);
         }
-        // SAFETY: `task_pages` returns null, or the page fragment of the running task. Only calls
-        // of this task use the fragment. No other call of the task comes in between, since the
-        // function returns null for a socket that memory reclaim uses.
-        match unsafe { sock.task_pages().as_mut() } {
-            // SAFETY: `pages` is the page fragment of the running task, which nothing else uses
-            // during the call. It holds a reference to its page, if it has one, and the buffer has
-            // no clone.
-            Some(pages) => unsafe { self.append_to(pages, ring, sock, msg, len) },
-            // SAFETY: By `with_own`, nothing else uses `own` during the call, and it holds a
+        with_fragment(ring, sock, |pages, ring| {
+            // SAFETY: By `with_fragment`, nothing else uses `pages` during the call, and it holds a
             // reference to its page, if it has one. The buffer has no clone.
-            None => ring.with_own(|own, ring| unsafe { self.append_to(own, ring, sock, msg, len) }),
-        }
+            unsafe { self.append_to(pages, ring, sock, msg, len) }
+        })
     }
 
     /// Works like [`append`](Self::append), but copies the bytes to the fragment `pages`.
@@ -196,6 +208,42 @@ impl Buffer {
             taken = taken.saturating_add(part);
         }
         Ok(taken)
+    }
+
+    /// Moves the data of a buffer without page references to a page, so that the buffer becomes a
+    /// store. Returns `false`, and leaves the buffer as it was, if it refers to pages or has a
+    /// clone, or if no page has room for the data.
+    pub(crate) fn move_to_page<P: Protocol>(
+        &mut self,
+        ring: &mut PageRing,
+        sock: &Sock<P>,
+    ) -> bool {
+        if self.is_cloned() || self.fragments() > 0 {
+            return false;
+        }
+        with_fragment(ring, sock, |pages, ring| {
+            let len = self.len() as u32;
+            // SAFETY: By `with_fragment`, nothing else uses `pages` during the call, and it holds a
+            // reference to its page, if it has one.
+            if !unsafe { ring.refill_with(pages, len, sock.send_limit(), sock.task_context()) } {
+                return false;
+            }
+            let bindings::page_frag { page, offset, .. } = *pages;
+            // SAFETY: `refill_with` has found `len` bytes of the page, from `offset` on, which
+            // nothing else uses. The buffer has as many bytes.
+            let error = unsafe { bindings::skb_copy_to_page(self.as_ptr(), page, offset, len) };
+            if error != 0 || !self.trim(0) {
+                return false;
+            }
+            // SAFETY: The page is valid, and the copy above has initialised the bytes. The buffer
+            // is borrowed exclusively, has no page references yet, and no clone shares it.
+            unsafe {
+                self.refer(Place::New, page, offset, len);
+                bindings::skb_set_summed(self.as_ptr());
+            }
+            pages.offset = offset.wrapping_add(len);
+            true
+        })
     }
 
     /// Works like [`append`](Self::append), but refers to the pages that the call passes.

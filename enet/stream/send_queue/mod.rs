@@ -306,11 +306,28 @@ impl Sending {
         if !engine.last_takes_more() {
             return Ok(0);
         }
+        self.extend_unsent(sock, engine, msg, rest)
+    }
+
+    /// Appends to the last packet, which was never sent, if it has room. Returns the number of
+    /// bytes taken.
+    #[inline(never)]
+    fn extend_unsent(
+        &mut self,
+        sock: &Sock<impl Protocol>,
+        engine: &mut Connection,
+        msg: &mut Message<'_>,
+        rest: usize,
+    ) -> Result<usize> {
         let mss = self.mss as usize;
+        // Short messages that wait for the window are faster in packets of their own, so they get a
+        // store only if a send call said that more bytes follow.
+        let joins = rest > mss || self.is_corked();
         let Some(last) = self.queue.last_mut() else {
             return Ok(0);
         };
         if is_store(last) {
+            resize(last, mss);
             return fill(sock, &mut self.pages, last, engine, msg, rest);
         }
         // After a split, a packet may share its bytes with an earlier clone that was sent. A
@@ -319,8 +336,12 @@ impl Sending {
         if last.is_cloned() || msg.is_in_place() {
             return Ok(0);
         }
-        let room = last.tailroom().min(mss.saturating_sub(last.len()));
-        let take = rest.min(room);
+        let room = mss.saturating_sub(last.len());
+        if joins && rest > room && room > 0 && made_store(sock, &mut self.pages, last) {
+            resize(last, mss);
+            return fill(sock, &mut self.pages, last, engine, msg, rest);
+        }
+        let take = rest.min(room).min(last.tailroom());
         if take > 0 {
             last.put_from(msg, take)?;
         }
@@ -686,6 +707,31 @@ impl esp::WriteQueue for Sending {
         }
         run.min(most).max(1)
     }
+}
+
+/// Makes the packets of an unsent store `mss` bytes large. The store was made for packets of
+/// another size, if the limit has changed since and no packet exceeds the new one.
+#[inline]
+fn resize(store: &mut Buffer, mss: usize) {
+    let note: TxCb = store.note();
+    if note.count == 1 && unacknowledged_in(store) <= mss {
+        store.set_note(TxCb {
+            size: mss as u16,
+            ..note
+        });
+    }
+}
+
+/// Makes a store of a packet in a buffer of its own, so that the bytes of a later call join it in
+/// one buffer, as if a single call had passed all of them. Returns `false`, and leaves the packet
+/// as it was, if it cannot be moved to a page.
+#[cold]
+#[inline(never)]
+fn made_store(sock: &Sock<impl Protocol>, pages: &mut PageRing, packet: &mut Buffer) -> bool {
+    let before = packet.truesize();
+    let moved = packet.move_to_page(pages, sock);
+    charge(sock, packet.truesize().saturating_sub(before));
+    moved
 }
 
 /// Fills a store with at most `rest` bytes of the message, as far as the store, the send buffer and

@@ -5,6 +5,7 @@
 
 use guest::bpf;
 use guest::frame::ESP_HEADERS;
+use guest::lab::ESP_MSS;
 use guest::polling;
 use guest::prelude::*;
 use guest::socket::meminfo::DROPS;
@@ -15,6 +16,8 @@ scenarios! {
     direct esp_runs_pass_a_veth_pair_whole = whole;
     direct esp_runs_are_cut_into_packets_for_other_devices = cut;
     direct esp_runs_are_cut_for_devices_without_scatter_gather = linear;
+    direct esp_bytes_behind_msg_more_leave_in_one_run = behind_more;
+    direct esp_bytes_behind_msg_more_fit_a_smaller_mtu = smaller_mtu;
     direct esp_packets_join_on_arrival = joined;
     direct esp_packets_of_one_poll_join_without_gro = polled;
     direct esp_packets_of_another_host_do_not_join = stranger;
@@ -109,6 +112,57 @@ fn whole(lab: &Lab) -> Outcome {
     let runs = frames.iter().filter(|(_, length)| *length > FULL).count();
     ensure!(runs * 3 > frames.len(), "{runs} runs of {}", frames.len());
     Ok(())
+}
+
+/// Two sends, of which the first announces the second (`MSG_MORE`), leave in one buffer, also where
+/// the bytes of both exceed a packet. A pause between the two sends may be longer than the first is
+/// held back, so each shape is tried more than once.
+fn behind_more(lab: &Lab) -> Outcome {
+    let (client, server) = lab.esp_pair(401)?;
+    let ear = lab.b.packets(ETH_P_ESP)?;
+    let mut frame = vec![0; 1 << 17];
+    for (first, second) in [(28, 4096), (1, ESP_MSS), (ESP_MSS - 1, 2), (300, 16_000)] {
+        let bytes = random(first + second, 401);
+        let mut got = vec![0; bytes.len()];
+        let mut most = 0;
+        for _ in 0..20 {
+            client.send(&bytes[..first], libc::MSG_MORE)?;
+            client.send_all(&bytes[first..])?;
+            server.receive_exact(&mut got)?;
+            ensure!(got == bytes, "the bytes changed on the way");
+            while let Ok(length) = ear.take(&mut frame) {
+                most = most.max(length);
+            }
+            if most == bytes.len() + ESP_HEADERS {
+                break;
+            }
+        }
+        same(
+            most,
+            bytes.len() + ESP_HEADERS,
+            &format!("bytes of the longest buffer with {first} and {second} bytes"),
+        )?;
+    }
+    Ok(())
+}
+
+/// The MTU becomes smaller between two sends, of which the first announces the second.
+fn smaller_mtu(lab: &Lab) -> Outcome {
+    let (client, server) = lab.esp_pair(402)?;
+    for mtu in [1400, 1300, 1200, 1100] {
+        let bytes = random(8_000, 402);
+        client.send(&bytes[..100], libc::MSG_MORE)?;
+        for host in [&lab.a, &lab.b] {
+            host.namespace
+                .run("ip", &["link", "set", DEVICE, "mtu", &mtu.to_string()])?;
+        }
+        client.send_all(&bytes[100..])?;
+        let mut got = vec![0; bytes.len()];
+        server.receive_exact(&mut got)?;
+        ensure!(got == bytes, "the bytes changed on the way");
+    }
+    let counters = client.esp_counters()?;
+    same(counters.pkt_rtx, 0, "packets that were too large at first")
 }
 
 /// Checks that every frame is one packet, and that each message has TXS on its first packet only

@@ -16,6 +16,7 @@ use crate::prelude::*;
 behaviours! {
     connected_streams stream_sendfile = whole_file;
     connected_streams stream_sendfile_refused;
+    connected_streams stream_sendfile_behind_msg_more = behind_more;
     connected_streams stream_splice_from_a_pipe;
     stream stream_splice_into_a_pipe;
     connected_streams stream_splice_blocking_and_nonblocking;
@@ -62,6 +63,34 @@ fn whole_file(trace: &Trace, (client, server): Pair) -> Outcome {
         "at the file's end",
         sendfile(&client, &file, Some(&mut end), 50),
     );
+    Ok(())
+}
+
+/// A program sends a header, announces more, and sends a file behind it, as web servers do.
+fn behind_more(trace: &Trace, (client, server): Pair) -> Outcome {
+    for (header, body) in [
+        (1, 1),
+        (200, 4096),
+        (1400, 200),
+        (1489, 20_000),
+        (5000, 30_000),
+    ] {
+        let bytes = random(header + body, 8);
+        let file = file_of(&bytes[header..])?;
+        let send = || {
+            client
+                .send(&bytes[..header], libc::MSG_MORE)
+                .context("header")?;
+            let mut offset = 0;
+            while (offset as usize) < body {
+                let sent = sendfile(&client, &file, Some(&mut offset), body).context("body")?;
+                anyhow::ensure!(sent > 0, "the file ended early");
+            }
+            Ok(())
+        };
+        let ((), got) = beside(send, || receive(&server, bytes.len()))?;
+        trace.see("as it was", got == bytes);
+    }
     Ok(())
 }
 
