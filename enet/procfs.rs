@@ -185,7 +185,7 @@ impl EspFile {
             local: local(net, shared.binding.port(), ifindex),
             remote: peer,
             state: state_name(sock.tcp_state()),
-            unread: shared.unread.count(),
+            unread: shared.unread.all(),
             unsent: shared.unacknowledged.bytes(),
             drops: sock.drops(),
             kind: if sock.keeps_records() {

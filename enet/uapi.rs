@@ -18,6 +18,9 @@ pub(crate) const EP_RECVERR: i32 = 3;
 /// sockets of this family.
 pub(crate) const EP_SO_ZEROCOPY: i32 = 60;
 
+/// Option of the level [`SOL_EP`]: the size of the ring in which a program receives without calls.
+pub(crate) const EP_SO_RECEIVE_RING: i32 = 61;
+
 /// Returns whether `level` is one of the two levels at which both protocols have their options.
 pub(crate) fn is_own_level(level: i32) -> bool {
     level == SOL_EP || level == SOL_EP_2006

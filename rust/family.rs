@@ -10,6 +10,7 @@ use super::{
     bindings,
     message::Message,
     options::{OptionBuffer, OptionValue},
+    ring::Ring,
     skb::Skb,
     sock::{Protocol, RawSock, Sock, SockRef},
     softirq::Softirq,
@@ -23,7 +24,10 @@ use core::{
     ptr, slice,
     sync::atomic::{AtomicBool, AtomicUsize},
 };
-use kernel::ffi::{c_char, c_int, c_uint};
+use kernel::{
+    ffi::{c_char, c_int, c_uint},
+    mm::virt::VmaNew,
+};
 
 mod call;
 mod ioctl;
@@ -125,6 +129,12 @@ pub(crate) trait Operations: Protocol {
         _flags: c_int,
     ) -> Result<usize> {
         Err(EOPNOTSUPP)
+    }
+    /// Returns the ring that `mmap` maps, if the socket has one. Must not lock the socket: the task
+    /// holds the lock of its address space, which is taken after the socket's where a send call
+    /// faults.
+    fn ring(_sock: &Sock<Self>) -> Option<&Ring> {
+        None
     }
     /// Called when a `sendfile` or `splice` that has announced more data (`MSG_MORE`) reaches the
     /// end of its file.
@@ -236,7 +246,7 @@ impl<P: Operations> Vtable<P> {
             ops.splice_read = Some(splice_read::<P>);
         }
         ops.set_peek_off = Some(bindings::sk_set_peek_off);
-        ops.mmap = Some(bindings::sock_no_mmap);
+        ops.mmap = Some(mmap::<P>);
         ops.set_rcvlowat = Some(set_rcvlowat::<P>);
         ops
     }
@@ -594,6 +604,26 @@ unsafe extern "C" fn poll<P: Operations>(
         bindings::sock_poll_wait(file, socket, wait);
         P::poll(&Call::new(socket))
     }
+}
+
+/// # Safety
+///
+/// Called by the core, in a `mmap` call on a socket of `P`, with the new area, which is not visible
+/// to others yet.
+unsafe extern "C" fn mmap<P: Operations>(
+    _file: *mut bindings::file,
+    socket: *mut bindings::socket,
+    vma: *mut bindings::vm_area_struct,
+) -> c_int {
+    // SAFETY: The call runs on `socket`.
+    let sock = unsafe { of::<P>(socket) };
+    // SAFETY: The area is being set up by this call.
+    let (vma, skipped) = unsafe { (VmaNew::from_raw(vma.cast()), bindings::vma_offset(vma)) };
+    code(
+        P::ring(sock)
+            .ok_or(ENODEV)
+            .and_then(|ring| ring.map(vma, skipped)),
+    )
 }
 
 /// # Safety

@@ -348,6 +348,7 @@ H(void, put_page, (struct page *page), put_page(page))
 H(u32, max_skb_frags, (void), return READ_ONCE(net_hotdata.sysctl_max_skb_frags))
 H(size_t, copy_to_page, (struct page *page, u32 offset, size_t len, struct iov_iter *from), return copy_from_iter(page_address(page) + offset, len, from))
 H(int, skb_copy_to_page, (const struct sk_buff *skb, struct page *page, u32 offset, u32 len), return skb_copy_bits(skb, 0, page_address(page) + offset, len))
+H(unsigned long, vma_offset, (const struct vm_area_struct *vma), return vma->vm_pgoff)
 /* Null if the fragment is not mapped all the time, or not memory of this host. */
 H(void *, skb_frag_mapped, (const skb_frag_t *frag), struct page *page = skb_frag_page(frag); return page && !skb_frag_must_loop(page) ? skb_frag_address(frag) : NULL)
 H(void, frag_ref, (skb_frag_t *frag), __skb_frag_ref(frag))

@@ -70,6 +70,7 @@ pub(crate) mod procfs;
 pub(crate) mod queue;
 pub(crate) mod random;
 pub(crate) mod rcu;
+pub(crate) mod ring;
 pub(crate) mod route;
 mod rx_list;
 pub(crate) mod seq_queue;

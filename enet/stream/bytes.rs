@@ -5,6 +5,7 @@
 use super::{
     outcome::{below_limit, is_connecting},
     output::push,
+    ring,
     send_queue::{has_room, UnsentLimit},
     sock::{parts, Esp, LockedEsp},
 };
@@ -404,10 +405,37 @@ pub(super) fn receive(
     len: usize,
     flags: i32,
 ) -> Result<usize> {
-    let sock = call.sock();
     if flags & uapi::MSG_ERRQUEUE != 0 {
-        return take_report(sock, msg, len);
+        return take_report(call.sock(), msg, len);
     }
+    if ring::is_made(call.sock()) {
+        return receive_beside_ring(call, msg, len, flags);
+    }
+    receive_as::<false>(call, msg, len, flags)
+}
+
+/// Serves `recvmsg` of a socket with a ring.
+#[cold]
+#[inline(never)]
+fn receive_beside_ring(
+    call: &Call<'_, Esp>,
+    msg: &mut Message<'_>,
+    len: usize,
+    flags: i32,
+) -> Result<usize> {
+    receive_as::<true>(call, msg, len, flags | uapi::MSG_DONTWAIT)
+}
+
+/// Returns queued bytes, of a socket with a ring if `RING`.
+// The parameter spares sockets without a ring all but one of the checks.
+#[inline(always)]
+fn receive_as<const RING: bool>(
+    call: &Call<'_, Esp>,
+    msg: &mut Message<'_>,
+    len: usize,
+    flags: i32,
+) -> Result<usize> {
+    let sock = call.sock();
     let mut timeout = sock.receive_timeout(flags & uapi::MSG_DONTWAIT != 0);
     let mut progress = Progress {
         copied: 0,
@@ -430,11 +458,14 @@ pub(super) fn receive(
     if flags & uapi::MSG_OOB != 0 {
         return Err(EINVAL);
     }
-    let result = take_all(call, &mut guard, msg, &mut progress, &mut timeout);
+    let result = take_all::<RING>(call, &mut guard, msg, &mut progress, &mut timeout);
     if progress.copied > 0 && !progress.peeks() {
         acknowledge(&mut guard, false);
     }
     msg.report_left(sock.shared().unread.count());
+    if RING {
+        ring::tell(sock);
+    }
     drop(guard);
     if let Some(skb) = &progress.last {
         msg.put_times(sock, skb);
@@ -446,8 +477,8 @@ pub(super) fn receive(
 }
 
 /// Copies queued bytes to the user until the call can return. Sleeps when no bytes are queued.
-#[inline]
-fn take_all(
+#[inline(always)]
+fn take_all<const RING: bool>(
     call: &Call<'_, Esp>,
     guard: &mut Guard<'_, Esp>,
     msg: &mut Message<'_>,
@@ -456,7 +487,11 @@ fn take_all(
 ) -> Result {
     let sock = call.sock();
     loop {
-        take(guard, msg, progress)?;
+        // The program takes the bytes of a ring first.
+        if RING && ring::has_bytes(sock) {
+            return Err(EAGAIN);
+        }
+        take::<RING>(guard, msg, progress)?;
         if progress.is_done(sock) {
             return Ok(());
         }
@@ -467,8 +502,12 @@ fn take_all(
             return Err(EAGAIN);
         }
         sleep(call, guard, timeout, || {
-            progress.finds_more(sock) || is_over(sock)
+            progress.finds_more(sock) || ring::ends_wait(sock)
         })?;
+        // Another thread may have made a ring while this call slept.
+        if ring::is_made(sock) {
+            return Err(EAGAIN);
+        }
     }
 }
 
@@ -486,14 +525,6 @@ pub(super) fn sleep(
     guard.locked().state.remove_reader();
     call.suppress_data_signals(false);
     waited
-}
-
-/// Returns whether a reader must stop waiting: because of an error, because the receiving direction
-/// is shut down, or because the connection is over.
-pub(super) fn is_over(sock: &Sock<Esp>) -> bool {
-    sock.has_error()
-        || sock.shutdown() & uapi::RCV_SHUTDOWN != 0
-        || sock.tcp_state() == TcpState::Close as u8
 }
 
 /// Polls the device for frames, if no data is queued and `SO_BUSY_POLL` requests polling.
@@ -517,8 +548,9 @@ pub(super) fn poll_device(call: &Call<'_, Esp>, once: bool) {
 #[inline]
 fn await_data(call: &Call<'_, Esp>, progress: &Progress, timeout: &mut c_long) -> Result {
     let sock = call.sock();
-    let wakes =
-        || progress.finds_more(sock) || is_over(sock) || sock.low_water(false, usize::MAX) != 1;
+    let wakes = || {
+        progress.finds_more(sock) || ring::ends_wait(sock) || sock.low_water(false, usize::MAX) != 1
+    };
     let idle = *timeout != 0
         && sock.tcp_state() == TcpState::Established as u8
         && !sock.shared().unread.is_awaited();
@@ -560,7 +592,12 @@ pub(super) fn ended(guard: &mut Guard<'_, Esp>, copied: usize) -> Option<Result>
 }
 
 /// Copies queued bytes to the user, and frees the buffers that were read.
-fn take(guard: &mut Guard<'_, Esp>, msg: &mut Message<'_>, progress: &mut Progress) -> Result {
+#[inline(always)]
+fn take<const RING: bool>(
+    guard: &mut Guard<'_, Esp>,
+    msg: &mut Message<'_>,
+    progress: &mut Progress,
+) -> Result {
     if progress.peeks() {
         return peek(guard, msg, progress);
     }
@@ -578,6 +615,9 @@ fn take(guard: &mut Guard<'_, Esp>, msg: &mut Message<'_>, progress: &mut Progre
         if copied == there {
             if let Some(skb) = esp.receive_queue().pop() {
                 skb.consume();
+            }
+            if RING && ring::is_next(sock) {
+                break;
             }
             guard.flush_backlog();
         } else {

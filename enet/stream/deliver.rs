@@ -2,7 +2,10 @@
 
 //! Moves received payload that is next in order into the receive queue.
 
-use super::sock::{parts, Esp, LockedEsp};
+use super::{
+    ring,
+    sock::{parts, Esp, LockedEsp},
+};
 use crate::{
     esp::{self, records::Part, Header, HEADER_LEN},
     events,
@@ -75,7 +78,28 @@ pub(super) fn deliver(
     if parts(esp).is_some_and(|(_, connection)| connection.engine.has_records()) {
         return deliver_record(esp, skb, header, packets, outcome);
     }
-    let (mut skb, bytes) = payload(esp, skb, packets, outcome);
+    if ring::is_made(sock) {
+        return deliver_to_ring(esp, skb, packets, outcome);
+    }
+    let (skb, bytes) = payload(esp, skb, packets, outcome);
+    queue(esp, skb, bytes);
+}
+
+/// Delivers like [`deliver`], but to the ring. Queues what must not overtake queued bytes, or does
+/// not fit.
+#[cold]
+#[inline(never)]
+fn deliver_to_ring(esp: &mut LockedEsp<'_>, skb: Skb, packets: Packets, outcome: &esp::Outcome) {
+    let (skb, bytes) = payload(esp, skb, packets, outcome);
+    if let Some(skb) = ring::put(esp, skb, bytes) {
+        queue(esp, skb, bytes);
+    }
+}
+
+/// Queues payload for the reader, and wakes the reader.
+#[inline(always)]
+fn queue(esp: &mut LockedEsp<'_>, mut skb: Skb, bytes: Unread) {
+    let sock = esp.sock();
     let unread = &sock.shared().unread;
     unread.add(bytes.len());
     skb.set_note(bytes);

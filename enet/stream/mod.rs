@@ -16,6 +16,7 @@ pub(crate) mod outcome;
 mod output;
 mod receive;
 mod records;
+mod ring;
 pub(crate) mod runs;
 mod send_queue;
 pub(crate) mod sock;

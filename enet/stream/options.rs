@@ -5,6 +5,7 @@
 use super::{
     outcome,
     output::push,
+    ring,
     sock::{tie, Esp},
 };
 use crate::net::errno::prelude::*;
@@ -19,7 +20,7 @@ use crate::{
     },
     pernet::NetState,
     sysctl::USER_TIMEOUT,
-    uapi::EP_SO_ZEROCOPY,
+    uapi::{EP_SO_RECEIVE_RING, EP_SO_ZEROCOPY},
 };
 
 const ESP_SO_MTU: i32 = 1;
@@ -38,6 +39,7 @@ pub(super) fn get(sock: &Sock<Esp>, name: i32, value: OptionBuffer) -> Result {
         }
         ESP_SO_CHECKSUM => value.write_u32(has_checksum(sock).into()),
         EP_SO_ZEROCOPY => value.write_u32(sock.sends_in_place().into()),
+        EP_SO_RECEIVE_RING => value.write_u32(ring::size(sock)),
         _ => Err(ENOPROTOOPT),
     }
 }
@@ -52,6 +54,7 @@ pub(super) fn set(sock: &Sock<Esp>, name: i32, value: OptionValue) -> Result {
             sock.set_sends_in_place(value.read_bool()?);
             Ok(())
         }
+        EP_SO_RECEIVE_RING => ring::make(sock, value.read_u32()?),
         _ => Err(ENOPROTOOPT),
     }
 }

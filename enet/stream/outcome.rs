@@ -9,6 +9,7 @@ use super::{
     ack_queue::Due,
     out_of_order,
     output::{push, send_control, transmit},
+    ring,
     send_queue::{writable, UnsentLimit},
     sock::{parts, Esp, LockedEsp},
 };
@@ -109,6 +110,7 @@ pub(super) fn apply_outcome(esp: &mut LockedEsp<'_>, outcome: esp::Outcome, now:
         sock.signal_connected();
     }
     if outcome.fin {
+        ring::tell(sock);
         sock.signal_end();
         sock.data_ready();
     }
@@ -294,6 +296,7 @@ pub(super) fn over(esp: &mut LockedEsp<'_>) {
         }
     }
     out_of_order::drop_all(esp);
+    ring::tell(sock);
     sock.state_change();
     if ends {
         end(sock);

@@ -6,9 +6,17 @@
 
 use crate::{
     esp::{self, records, Connection},
-    net::sock::RawSock,
+    net::{
+        ring::Ring,
+        sock::{Protocol, RawSock, Sock, TcpState},
+        uapi,
+    },
 };
-use core::sync::atomic::{AtomicU16, AtomicU32, AtomicU8, Ordering::Relaxed};
+use core::sync::atomic::{
+    AtomicBool, AtomicU16, AtomicU32, AtomicU8,
+    Ordering::{Acquire, Relaxed, Release},
+};
+use kernel::sync::SetOnce;
 
 /// Bit of [`Unread`]: an acknowledgement waits until outgoing data can carry it or the reader
 /// sleeps.
@@ -21,6 +29,14 @@ const MAKE_ROOM: u8 = 2;
 /// the shared info.
 const BUFFER_OVERHEAD: u32 = 768;
 
+/// Returns whether a reader must stop waiting: because of an error, because the receiving direction
+/// is shut down, or because the connection is over.
+pub(super) fn is_over(sock: &Sock<impl Protocol>) -> bool {
+    sock.has_error()
+        || sock.shutdown() & uapi::RCV_SHUTDOWN != 0
+        || sock.tcp_state() == TcpState::Close as u8
+}
+
 /// Unread bytes or, for a listener, the length of the accept queue. Written by the lock holder,
 /// read in any context.
 #[derive(Default)]
@@ -30,6 +46,11 @@ pub(crate) struct Unread {
     awaited: AtomicU8,
     /// Memory of the out-of-order packets that are kept, in bytes.
     out_of_order_memory: AtomicU32,
+    /// The ring that receives the bytes while no others are queued, if the program has asked for
+    /// one. Its bytes do not count in `count`, and take no receive memory.
+    ring: SetOnce<Ring>,
+    /// Whether there is a ring. A plain load tells this, where a look at `ring` is a call.
+    has_ring: AtomicBool,
 }
 
 impl Unread {
@@ -43,6 +64,36 @@ impl Unread {
     #[inline]
     pub(super) fn set(&self, count: u32) {
         self.count.store(count, Relaxed);
+    }
+
+    /// Returns whether there is a ring that receives the bytes.
+    #[inline]
+    pub(super) fn has_ring(&self) -> bool {
+        self.has_ring.load(Acquire)
+    }
+
+    /// Returns the ring that receives the bytes, if there is one.
+    #[inline]
+    pub(super) fn ring(&self) -> Option<&Ring> {
+        if self.has_ring() {
+            self.ring.as_ref()
+        } else {
+            None
+        }
+    }
+
+    /// Makes `ring` receive the next bytes. Returns `false` if there is a ring already.
+    pub(super) fn set_ring(&self, ring: Ring) -> bool {
+        let set = self.ring.populate(ring);
+        self.has_ring.store(true, Release);
+        set
+    }
+
+    /// Returns the number of unread bytes, those in the ring included.
+    #[inline]
+    pub(crate) fn all(&self) -> u32 {
+        let in_ring = self.ring().map_or(0, Ring::unread);
+        self.count().saturating_add(in_ring as u32)
     }
 
     /// Adds received bytes.
@@ -109,10 +160,13 @@ impl Unread {
     /// peer has no window.
     #[inline]
     pub(super) fn is_readable(&self, sock: &RawSock) -> bool {
-        let unread = self.count() as usize;
-        let enough = unread >= sock.low_water(false, usize::MAX);
-        if enough {
-            return unread > 0;
+        let enough = sock.low_water(false, usize::MAX).max(1);
+        if self.count() as usize >= enough {
+            return true;
+        }
+        let unread = self.all() as usize;
+        if unread >= enough {
+            return true;
         }
         let full = self.queued(sock) >= sock.receive_limit() / 2
             || self.awaited.load(Relaxed) & MAKE_ROOM != 0;

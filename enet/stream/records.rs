@@ -8,10 +8,11 @@
 
 use super::{
     bytes::{
-        acknowledge, await_room, ended, failed, grow_send_buffer, is_over, poll_device,
-        ready_to_send, sendable, take_report,
+        acknowledge, await_room, ended, failed, grow_send_buffer, poll_device, ready_to_send,
+        sendable, take_report,
     },
     output::push,
+    receive::is_over,
     send_queue::takes_record,
     sock::{parts, Esp, LockedEsp},
 };

@@ -8,7 +8,7 @@ use super::{
     bytes, device, input, options, out_of_order,
     outcome::{self, is_connecting},
     output::push,
-    records,
+    records, ring,
     sock::{key, parts, serve_by_timer, tie, Deferred, Esp, LockedEsp, Role, Shared, State},
     splice,
 };
@@ -27,6 +27,7 @@ use crate::{
         namespace::PerNet,
         options::{OptionBuffer, OptionValue},
         random, rcu,
+        ring::Ring,
         skb::Skb,
         sock::{self, task_is_exiting, Guard, Protocol, Sock, SockRef, TcpState},
         softirq::{self, Softirq},
@@ -432,7 +433,8 @@ impl Operations for Esp {
         esp.add_shutdown(uapi::SHUTDOWN_MASK);
         // If unread bytes are discarded, or the program asked for a hard close, a reset tells the
         // peer about the loss (RFC 2525, section 2.17, for TCP).
-        let hard = !esp.receive_queue().is_empty() || sock.linger() == Some(0);
+        let unread = !esp.receive_queue().is_empty() || ring::has_bytes(sock);
+        let hard = unread || sock.linger() == Some(0);
         let state = sock.tcp_state();
         if hard || is_connecting(state) {
             softirq::disabled(|_| outcome::abort(&mut esp));
@@ -491,8 +493,13 @@ impl Operations for Esp {
                 if call.tcp_state() != TcpState::Close as u8 {
                     return Err(EISCONN);
                 }
+                if ring::has_bytes(call.sock()) {
+                    // The program could not tell them from the bytes of the new connection.
+                    return Err(EBUSY);
+                }
                 Self::start_connecting(&mut guard.locked(), address)?;
                 call.set_state(SocketState::Connecting);
+                ring::tell(call.sock());
                 EINPROGRESS
             }
         };
@@ -567,6 +574,10 @@ impl Operations for Esp {
         Ok(local(sock.net(), port, ifindex).emit())
     }
 
+    fn ring(sock: &Sock<Self>) -> Option<&Ring> {
+        sock.shared().unread.ring()
+    }
+
     fn poll(call: &Call<'_, Self>) -> u32 {
         const READABLE: u32 = uapi::EPOLLIN | uapi::EPOLLRDNORM;
         const WRITABLE: u32 = uapi::EPOLLOUT | uapi::EPOLLWRNORM;
@@ -621,7 +632,7 @@ impl Operations for Esp {
         }
         Ok(match command {
             uapi::SIOCINQ if sock.keeps_records() => records::next_len(sock),
-            uapi::SIOCINQ => sock.shared().unread.count(),
+            uapi::SIOCINQ => sock.shared().unread.all(),
             uapi::SIOCOUTQ => sock.shared().unacknowledged.bytes(),
             _ => bytes::unsent(sock),
         })
@@ -631,6 +642,9 @@ impl Operations for Esp {
         start_listening(call, backlog, |sock| {
             if call.state() != SocketState::Unconnected {
                 return Err(EINVAL);
+            }
+            if ring::is_made(sock) {
+                return Err(EOPNOTSUPP);
             }
             if !sock.shared().binding.is_taken() {
                 Self::take_port(sock, 0, INTERFACE_ANY)?;
@@ -675,6 +689,7 @@ impl Operations for Esp {
             if halves & uapi::SEND_SHUTDOWN != 0 && is_connected(state) {
                 softirq::disabled(|_| outcome::finish_sending(&mut esp));
             }
+            ring::tell(sock);
         }
         sock.state_change();
         if state == TcpState::Close as u8 {

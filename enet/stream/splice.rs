@@ -3,7 +3,9 @@
 //! Moves received bytes into a pipe without copying their pages (`splice`).
 
 use super::{
-    bytes::{acknowledge, ended, is_over, poll_device, sleep},
+    bytes::{acknowledge, ended, poll_device, sleep},
+    receive::is_over,
+    ring,
     sock::Esp,
 };
 use crate::net::errno::prelude::*;
@@ -26,7 +28,7 @@ pub(super) fn splice(
 ) -> Result<usize> {
     let sock = call.sock();
     sock.record_flow();
-    let mut timeout = sock.receive_timeout(nonblocking);
+    let mut timeout = sock.receive_timeout(ring::is_made(sock) || nonblocking);
     poll_device(call, timeout == 0);
     let mut guard = sock.lock();
     if sock.tcp_state() == TcpState::Listen as u8 {
@@ -37,6 +39,9 @@ pub(super) fn splice(
     let result = loop {
         if spliced >= len {
             break Ok(());
+        }
+        if ring::has_bytes(sock) {
+            break Err(EAGAIN);
         }
         let taken = match take(&mut guard, pipe, len.saturating_sub(spliced)) {
             Ok(taken) => taken,
@@ -57,12 +62,13 @@ pub(super) fn splice(
             break Err(EAGAIN);
         }
         let waited = sleep(call, &mut guard, &mut timeout, || {
-            has_data() || is_over(sock)
+            has_data() || ring::ends_wait(sock)
         });
         if waited.is_err() {
             break waited;
         }
     };
+    ring::tell(sock);
     if spliced > 0 {
         acknowledge(&mut guard, false);
         return Ok(spliced);
@@ -96,6 +102,9 @@ fn take(guard: &mut Guard<'_, Esp>, pipe: &mut Pipe<'_>, len: usize) -> Result<u
         if put == there {
             if let Some(skb) = esp.receive_queue().pop() {
                 skb.consume();
+            }
+            if ring::is_next(sock) {
+                break;
             }
             guard.flush_backlog();
         } else {

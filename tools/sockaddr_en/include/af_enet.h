@@ -54,6 +54,12 @@
  * of SO_ZEROCOPY.
  */
 #define EP_SO_ZEROCOPY 60
+/*
+ * Option of a SOCK_STREAM socket: uint32_t, set once; the size of the socket's receive ring,
+ * bytes: a power of two from the size of a page to 16 MiB. Receive calls then never block. esp(7)
+ * has an example.
+ */
+#define EP_SO_RECEIVE_RING 61
 /* Options of a SOCK_DGRAM socket */
 #define EDP_SO_MTU 1   /* uint32_t: the largest datagram, bytes */
 #define EDP_SO_STATS 2 /* struct edp_stats */
@@ -73,6 +79,19 @@
 /* Ethernet types, host order: the two that IEEE reserves for local experiments */
 #define ETH_P_EDP 0x88B5
 #define ETH_P_ESP 0x88B6
+
+/*
+ * The control page of a receive ring: the first page of the mapping. The ring's bytes follow,
+ * twice in a row: the mapping has a page and twice the size of the ring. Byte N of those put into
+ * the ring is at N modulo the size. What recv() returns counts neither in put nor in taken.
+ */
+struct ep_receive_ring {
+	uint64_t put;             /* bytes put so far; the kernel's, load with acquire */
+	uint64_t reserved[7];
+	uint64_t taken;           /* bytes taken so far; the program's, store with release */
+	uint64_t also_reserved[7];
+	uint32_t call;            /* not 0: recv() has more to return; load after put, with acquire */
+};
 
 struct sockaddr_en {
 	sa_family_t sen_family; /* AF_ENET, host order */

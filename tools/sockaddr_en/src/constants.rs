@@ -33,6 +33,9 @@ pub const ENET_INTERFACE_ANY: u32 = 0;
 /// without a copy and reports when they are free again. The number is the same as the number of
 /// `SO_ZEROCOPY`.
 pub const EP_SO_ZEROCOPY: i32 = 60;
+/// ESP option, `u32`, set once: the size of the ring in which a program receives without system
+/// calls, in bytes.
+pub const EP_SO_RECEIVE_RING: i32 = 61;
 /// EDP option, `u32`: the largest datagram in bytes.
 pub const EDP_SO_MTU: i32 = 1;
 /// EDP option, [`EdpStats`](crate::EdpStats): the socket's counters.

@@ -42,6 +42,7 @@ mod mac;
 #[cfg(feature = "lookup")]
 mod neighbours;
 mod raw;
+mod receive_ring;
 #[cfg(feature = "serde")]
 mod serialize;
 mod socket;
@@ -62,3 +63,4 @@ pub use mac::{MacAddr, ParseMacError};
 #[cfg(feature = "lookup")]
 pub use neighbours::{neighbours, Neighbour};
 pub use raw::{EdpStats, EspStats, SockaddrEn};
+pub use receive_ring::ReceiveRing;

@@ -30,6 +30,7 @@ fn expected() -> BTreeMap<&'static str, i64> {
         EPPROTO_ESP,
         IPPROTO_ENET,
         ENET_INTERFACE_ANY,
+        EP_SO_RECEIVE_RING,
         EP_SO_ZEROCOPY,
         EDP_SO_MTU,
         EDP_SO_STATS,

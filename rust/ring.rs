@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A ring of received bytes that a program maps: the kernel puts bytes in, the program takes them
+//! out without a system call.
+//!
+//! The memory is a control page, followed by the bytes. A program maps the bytes twice in a row, so
+//! that bytes that wrap around the end are contiguous for it. The program may write any value to
+//! any byte at any time. So the kernel keeps its own count of the bytes put, uses the program's
+//! count only to compute the room, and never reads bytes back.
+//!
+//! C headers: [`include/linux/mm.h`](srctree/include/linux/mm.h),
+//! [`include/linux/skbuff.h`](srctree/include/linux/skbuff.h) (`struct mmpin`)
+
+use super::{bindings, skb::Buffer};
+use crate::net::errno::prelude::*;
+use core::{
+    mem,
+    ptr::NonNull,
+    sync::atomic::{
+        AtomicU32, AtomicU64,
+        Ordering::{Acquire, Relaxed, Release},
+    },
+};
+use kernel::{
+    alloc::{
+        allocator::VmallocPageIter,
+        flags::{GFP_KERNEL_ACCOUNT, __GFP_ZERO},
+        VVec,
+    },
+    mm::virt::{flags::SHARED, VmaNew},
+    page::PAGE_SIZE,
+};
+
+/// Maximum size of a ring in bytes.
+pub(crate) const MOST: usize = 16 << 20;
+
+/// The counts at the start of the control page. Each is in a cache line of its own, since the
+/// kernel writes one and the program the other.
+#[repr(C)]
+struct Control {
+    /// The number of bytes put so far. Written by the kernel, after the bytes.
+    put: AtomicU64,
+    _line: [u64; 7],
+    /// The number of bytes taken so far. Written by the program, after it has read the bytes.
+    taken: AtomicU64,
+    _other_line: [u64; 7],
+    /// Whether a receive call has something to return that is not in the ring. Written by the
+    /// kernel.
+    call: AtomicU32,
+}
+
+/// Memory of a process that counts against `RLIMIT_MEMLOCK` of its user.
+struct Locked(bindings::ubuf_info_msgzc_mmpin);
+
+// SAFETY: The count belongs to a user and not to a task.
+unsafe impl Send for Locked {}
+// SAFETY: A shared reference gives no access to the count.
+unsafe impl Sync for Locked {}
+
+impl Locked {
+    /// Counts `bytes` bytes against the limit of the running task's user.
+    ///
+    /// # Errors
+    ///
+    /// `ENOBUFS` if that exceeds the limit.
+    fn new(bytes: usize) -> Result<Self> {
+        // SAFETY: The type consists of a pointer, which may be null, and a number.
+        let mut locked = Locked(unsafe { mem::zeroed() });
+        // SAFETY: The call runs in a task, and `locked` has no user yet.
+        match unsafe { bindings::mm_account_pinned_pages(&mut locked.0, bytes) } {
+            0 => Ok(locked),
+            error => Err(Error::from_errno(error)),
+        }
+    }
+}
+
+impl Drop for Locked {
+    fn drop(&mut self) {
+        // SAFETY: The value owns the count, and is not used any more. The function does nothing if
+        // nothing was counted.
+        unsafe { bindings::mm_unaccount_pinned_pages(&mut self.0) };
+    }
+}
+
+/// A ring of received bytes.
+///
+/// # Invariants
+///
+/// `pages` has a capacity of at least one page and `size` bytes, all initialised. `size` is a power
+/// of two and a multiple of the page size.
+pub(crate) struct Ring {
+    pages: VVec<u8>,
+    start: NonNull<u8>,
+    size: usize,
+    /// The number of bytes put so far. `Control::put` is a copy for the program.
+    put: AtomicU64,
+    _locked: Locked,
+}
+
+// SAFETY: The memory belongs to no task. All accesses to it are atomic, or copies of bytes whose
+// values do not matter to the kernel.
+unsafe impl Send for Ring {}
+// SAFETY: The same holds for shared access: overlapping calls mix the program's bytes, and do no
+// more than the program could do itself.
+unsafe impl Sync for Ring {}
+
+impl Ring {
+    /// Creates a ring of `size` bytes. The memory is charged to the running task's memory cgroup,
+    /// and counts against its user's `RLIMIT_MEMLOCK`.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if `size` is not a power of two, less than a page or more than [`MOST`], `ENOBUFS`
+    /// if it exceeds the limit, `ENOMEM` if there is no memory.
+    pub(crate) fn new(size: usize) -> Result<Self> {
+        if !size.is_power_of_two() || !(PAGE_SIZE..=MOST).contains(&size) {
+            return Err(EINVAL);
+        }
+        let len = PAGE_SIZE.saturating_add(size);
+        let locked = Locked::new(len)?;
+        let mut pages = VVec::<u8>::with_capacity(len, GFP_KERNEL_ACCOUNT | __GFP_ZERO)?;
+        let start = NonNull::new(pages.as_mut_ptr()).ok_or(ENOMEM)?;
+        // INVARIANT: The capacity is at least `len`, and `__GFP_ZERO` has initialised all of it.
+        Ok(Ring {
+            pages,
+            start,
+            size,
+            put: AtomicU64::new(0),
+            _locked: locked,
+        })
+    }
+
+    /// Returns the size of the ring in bytes.
+    pub(crate) fn size(&self) -> usize {
+        self.size
+    }
+
+    #[inline]
+    fn control(&self) -> &Control {
+        // SAFETY: By the invariant, the first page is initialised, and it is aligned. All fields
+        // that are read or written are atomic, so the program may change them at any time.
+        unsafe { self.start.cast::<Control>().as_ref() }
+    }
+
+    /// Returns the number of bytes that the program has not taken. If the program's count makes no
+    /// sense, the ring counts as full.
+    #[inline]
+    pub(crate) fn unread(&self) -> usize {
+        // The order makes sure that the program has read the bytes that it counts as taken before
+        // they are overwritten.
+        let taken = self.control().taken.load(Acquire);
+        let unread = self.put.load(Relaxed).wrapping_sub(taken);
+        usize::try_from(unread).map_or(self.size, |unread| unread.min(self.size))
+    }
+
+    /// Puts `len` bytes of `skb` from offset `start` on into the ring. Returns `false`, and puts
+    /// nothing, if there is no room. The caller makes sure that no other call of this function
+    /// overlaps, or else the bytes of both are mixed.
+    #[inline]
+    pub(crate) fn put(&self, skb: &Buffer, start: usize, len: usize) -> bool {
+        let Some((start, count)) = skb.span(start, len) else {
+            return false;
+        };
+        if len > self.size.saturating_sub(self.unread()) {
+            return false;
+        }
+        let put = self.put.load(Relaxed);
+        let place = put as usize & self.size.wrapping_sub(1);
+        let first = len.min(self.size.saturating_sub(place));
+        // SAFETY: By the invariant, the bytes of the ring follow the control page. `place` is less
+        // than `size`, and each part ends within the ring. The span lies in the data of `skb`.
+        let copied = unsafe {
+            let bytes = self.start.as_ptr().add(PAGE_SIZE);
+            bindings::skb_copy_bits(skb.as_ptr(), start, bytes.add(place).cast(), first as i32) == 0
+                && (first == len
+                    || bindings::skb_copy_bits(
+                        skb.as_ptr(),
+                        start.wrapping_add(first as i32),
+                        bytes.cast(),
+                        count.wrapping_sub(first as i32),
+                    ) == 0)
+        };
+        if copied {
+            let put = put.wrapping_add(len as u64);
+            self.put.store(put, Relaxed);
+            self.control().put.store(put, Release);
+        }
+        copied
+    }
+
+    /// Tells the program whether a receive call has something to return that is not in the ring.
+    #[inline]
+    pub(crate) fn set_call(&self, call: bool) {
+        self.control().call.store(call.into(), Release);
+    }
+
+    /// Maps the ring: the control page, and the bytes twice.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if the mapping is private, begins behind the start, or does not have the right
+    /// length; `EPERM` if it would be executable.
+    pub(super) fn map(&self, vma: &VmaNew, pages_skipped: usize) -> Result {
+        let len = vma.end().saturating_sub(vma.start());
+        let whole = self.size.saturating_mul(2).saturating_add(PAGE_SIZE);
+        if vma.flags() & SHARED == 0 || len != whole || pages_skipped != 0 {
+            return Err(EINVAL);
+        }
+        vma.try_clear_mayexec().map_err(|_| EPERM)?;
+        vma.set_dontcopy();
+        vma.set_dontexpand();
+        vma.set_dontdump();
+        let mapped = vma.set_mixedmap();
+        let mut address = vma.start();
+        // SAFETY: `start` is the start of the allocation `pages`, which has this capacity and lives
+        // as long as `self`.
+        let all = || unsafe { VmallocPageIter::new(self.start, self.pages.capacity()) };
+        for page in all().chain(all().skip(1)) {
+            if address >= vma.end() {
+                break;
+            }
+            mapped.vm_insert_page(address, &page)?;
+            address = address.wrapping_add(PAGE_SIZE);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! Receiving from a stream without system calls.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::ptr::NonNull;
+use std::slice;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use crate::constants::EP_SO_RECEIVE_RING;
+use crate::socket::Socket;
+use crate::EspStream;
+
+/// The control page, `struct ep_receive_ring` in `af_enet.h`.
+#[repr(C)]
+struct Control {
+    put: AtomicU64,
+    _line: [u64; 7],
+    taken: AtomicU64,
+    _other_line: [u64; 7],
+    call: AtomicU32,
+}
+
+/// A ring of memory into which the kernel puts the bytes of an ESP connection, so that a program
+/// that polls receives them without a system call.
+///
+/// The kernel puts bytes into the ring as long as they fit. If they do not, it queues them, and all
+/// that follow, until receive calls have emptied the queue; [`read`](Self::read) makes these calls.
+/// Flow control is the queue's: a program that does not read stops its peer.
+///
+/// While a connection has a ring, its receive calls never block, and fail with `WouldBlock` as long
+/// as there are bytes in the ring. So read by [`read`](Self::read) alone. `poll` and `epoll` wait
+/// for bytes as usual, those in the ring included; a receive request of `io_uring` does not. The
+/// stream sends as before.
+///
+/// The value has a handle of the connection, which ends only once both the stream and this value
+/// are dropped, or by [`EspStream::shutdown`]. The kernel fills the ring also after this value was
+/// dropped; another value for the same stream continues where this one ended.
+///
+/// A child process has no ring. After `fork`, it must neither use nor drop the value.
+///
+/// ```no_run
+/// use sockaddr_en::{EspStream, ReceiveRing};
+///
+/// let stream = EspStream::connect("02:00:00:00:00:01%eth0:2805")?;
+/// let mut ring = ReceiveRing::new(&stream, 1 << 20)?;
+/// let mut buffer = [0; 1500];
+/// loop {
+///     match ring.read(&mut buffer) {
+///         Ok(0) => break,
+///         Ok(length) => println!("{length} bytes"),
+///         Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => std::hint::spin_loop(),
+///         Err(error) => return Err(error),
+///     }
+/// }
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct ReceiveRing {
+    socket: Socket,
+    start: NonNull<u8>,
+    page: usize,
+    size: usize,
+    taken: u64,
+}
+
+// SAFETY: the mapping belongs to the value, and to no thread.
+unsafe impl Send for ReceiveRing {}
+// SAFETY: a shared reference only reads: the counts by atomic loads, and bytes that the kernel does
+// not change until an exclusive reference counts them as taken. Only another process that has got
+// the descriptor could count them, by a mapping of its own.
+unsafe impl Sync for ReceiveRing {}
+
+impl ReceiveRing {
+    /// Makes a ring of `size` bytes for a connection, or maps the ring of this size that the
+    /// connection has. `size` is a power of two from the size of a page to 16 MiB. The memory
+    /// counts against `RLIMIT_MEMLOCK`.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for another size, `EBUSY` if the connection has a ring of another size, `ENOBUFS`
+    /// if the memory exceeds the limit, `ENOPROTOOPT` if the module does not support rings, and the
+    /// errors of `mmap(2)`, after which the ring is there and may be mapped again.
+    pub fn new(stream: &EspStream, size: usize) -> io::Result<Self> {
+        let socket = stream.0.try_clone()?;
+        let bytes = u32::try_from(size).map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))?;
+        if let Err(error) = socket.set_option(EP_SO_RECEIVE_RING, bytes) {
+            let there = error.raw_os_error() == Some(libc::EBUSY)
+                && socket.option::<u32>(EP_SO_RECEIVE_RING)? == bytes;
+            if !there {
+                return Err(error);
+            }
+        }
+        // SAFETY: the call has no preconditions.
+        let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
+        // SAFETY: the kernel chooses the place of the new mapping.
+        let start = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                page + 2 * size,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED,
+                socket.as_raw_fd(),
+                0,
+            )
+        };
+        if start == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        let mut ring = Self {
+            socket,
+            start,
+            page,
+            size,
+            taken: 0,
+        };
+        ring.taken = ring.control().taken.load(Ordering::Relaxed);
+        Ok(ring)
+    }
+
+    fn control(&self) -> &Control {
+        // SAFETY: the mapping begins with the control page, and lives as long as `self`. The kernel
+        // changes only the fields that are atomic.
+        unsafe { self.start.cast().as_ref() }
+    }
+
+    /// Returns the bytes that the kernel has put into the ring, and that were not
+    /// [consumed](Self::consume).
+    pub fn bytes(&self) -> &[u8] {
+        let put = self.control().put.load(Ordering::Acquire);
+        let unread = (put.wrapping_sub(self.taken) as usize).min(self.size);
+        let place = self.taken as usize % self.size;
+        // SAFETY: the mapping has the ring's bytes twice in a row behind the control page, so
+        // `unread` bytes from any place in the first copy are in the mapping. The kernel has
+        // written them, and does not change them before they are counted as taken.
+        unsafe { slice::from_raw_parts(self.start.as_ptr().add(self.page + place), unread) }
+    }
+
+    /// Gives the room of the first `length` bytes back to the kernel, but of no more than there
+    /// are.
+    pub fn consume(&mut self, length: usize) {
+        self.taken += length.min(self.bytes().len()) as u64;
+        self.control().taken.store(self.taken, Ordering::Release);
+    }
+
+    /// Receives bytes, without waiting. Makes a system call only if the ring is empty and the
+    /// kernel has queued bytes, or has an error or the end of the stream to report.
+    ///
+    /// # Errors
+    ///
+    /// `WouldBlock` if no bytes have arrived; the errors of [`std::io::Read::read`] of the stream.
+    pub fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let bytes = self.bytes();
+        let length = bytes.len().min(buffer.len());
+        if length > 0 {
+            buffer[..length].copy_from_slice(&bytes[..length]);
+            self.consume(length);
+            return Ok(length);
+        }
+        if self.control().call.load(Ordering::Acquire) == 0 || buffer.is_empty() {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        self.socket.recv_with_flags(buffer, libc::MSG_DONTWAIT)
+    }
+}
+
+impl AsFd for ReceiveRing {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+impl Drop for ReceiveRing {
+    fn drop(&mut self) {
+        // SAFETY: the mapping has this place and length, and no reference to it is left.
+        unsafe { libc::munmap(self.start.as_ptr().cast(), self.page + 2 * self.size) };
+    }
+}
