@@ -8,7 +8,8 @@ use super::kind::Kind;
 use super::options::{SocketOptions, Taken};
 use super::streams::StreamKind;
 use super::{
-    edp, edp_zero_copy, esp, esp_records, mpi, raw, spliced, tcp, tipc, udp, unix, zero_copy,
+    edp, edp_zero_copy, esp, esp_records, esp_ring, mpi, raw, spliced, tcp, tipc, udp, unix,
+    zero_copy,
 };
 
 /// All kinds, in the order in which they are measured and listed.
@@ -19,6 +20,7 @@ pub const KINDS: &[Kind] = &[
     edp::KIND,
     esp::KIND,
     esp_records::KIND,
+    esp_ring::KIND,
     unix::KIND,
     tipc::KIND,
     zero_copy::TCP,
@@ -145,8 +147,8 @@ mod tests {
             match (kind.name, stream_kind(kind)) {
                 ("tcp" | "esp" | "unix" | "tipc", Ok(_)) => {}
                 (
-                    "udp" | "raw" | "edp" | "esp-records" | "tcp-zerocopy" | "esp-zerocopy"
-                    | "edp-zerocopy" | "tcp-splice" | "esp-splice" | "mpi",
+                    "udp" | "raw" | "edp" | "esp-records" | "esp-ring" | "tcp-zerocopy"
+                    | "esp-zerocopy" | "edp-zerocopy" | "tcp-splice" | "esp-splice" | "mpi",
                     Err(error),
                 ) => {
                     assert!(error.to_string().contains("tcp, esp"), "{error}");

@@ -31,6 +31,7 @@ mod edp;
 mod edp_zero_copy;
 mod esp;
 mod esp_records;
+mod esp_ring;
 mod ip;
 pub mod kind;
 pub mod kinds;

@@ -8,6 +8,8 @@ use super::{between_ends, over};
 
 /// netgauge's names for the transports that are measured with small messages.
 pub const TRANSPORTS: [&str; 5] = ["tcp", "udp", "raw", "edp", "esp"];
+/// The transports that are measured with a polled dialogue.
+const POLLED: [&str; 6] = ["tcp", "udp", "raw", "edp", "esp", "esp-ring"];
 /// The transports that are measured with streams.
 pub const STREAMS: [&str; 2] = ["tcp", "esp"];
 
@@ -83,7 +85,7 @@ pub const SERIES: &[Series] = &[
     },
     Series {
         link: Link::Usual,
-        transports: &TRANSPORTS,
+        transports: &POLLED,
         pattern: "polled -s 1,4K",
         tests: 1000,
         warmup: 100,
