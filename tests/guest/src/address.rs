@@ -19,6 +19,8 @@ pub const SOL_EP_2006: i32 = 285;
 pub const EPPROTO_EZDP: i32 = 1;
 /// Option of level [`SOL_EP`], a u32: whether `MSG_ZEROCOPY` is honoured.
 pub const EP_SO_ZEROCOPY: i32 = 60;
+/// The size of a stream's receive ring.
+pub const EP_SO_RECEIVE_RING: i32 = 61;
 /// `EDP_SO_MTU` and `ESP_SO_MTU`: the largest payload of one packet, a u32.
 pub const SO_MTU: i32 = 1;
 /// `ESP_SO_CHECKSUM`: whether packets have a checksum, a u32.

@@ -11,7 +11,7 @@ use libc::{c_int, c_long, c_void};
 use super::arena::{Arena, ROOM};
 use super::mapped;
 use super::tally::Tally;
-use guest::address::{EPPROTO_EZDP, EP_SO_ZEROCOPY};
+use guest::address::{EPPROTO_EZDP, EP_SO_RECEIVE_RING, EP_SO_ZEROCOPY};
 use guest::prelude::*;
 
 macro_rules! kinds {
@@ -33,7 +33,7 @@ macro_rules! kinds {
 
 kinds! {
     Socket Bind Connect Listen Accept Send SendTo SendMsg SendMmsg Recv RecvFrom RecvMsg RecvMmsg GetSockName GetPeerName
-    SetSockOpt GetSockOpt Ioctl Fcntl Shutdown Close Dup Dup2 Poll Select EpollCtl EpollWait SpliceIn SpliceOut Sendfile
+    SetSockOpt GetSockOpt Ring Ioctl Fcntl Shutdown Close Dup Dup2 Poll Select EpollCtl EpollWait SpliceIn SpliceOut Sendfile
     Read Write PassFd TakeFd Uring MappedByEsp
 }
 
@@ -319,6 +319,7 @@ impl Caller<'_> {
                 self.vectors(kind, fd)
             }
             Kind::SetSockOpt | Kind::GetSockOpt => self.option(kind, fd),
+            Kind::Ring => self.ring(fd),
             Kind::Ioctl | Kind::Fcntl => self.control(kind, fd),
             Kind::Listen | Kind::Shutdown | Kind::Close | Kind::Dup | Kind::Dup2 => {
                 self.integers(kind, fd)
@@ -495,6 +496,37 @@ impl Caller<'_> {
         }
         let told = self.told() as u64;
         Self::syscall(libc::SYS_getsockopt, [fd, level, name, value, told, 0])
+    }
+
+    /// Makes a receive ring, maps it, and writes random counts to its control page. The mapping may
+    /// stay until the process ends.
+    fn ring(&mut self, fd: c_int) -> c_long {
+        const COUNTS: usize = 160;
+        let size = 4096_u64 << self.rng.u32(..6);
+        let value = self.put(&words(&[size, 0])) as u64;
+        let (fd, level, name) = (fd as u64, SOL_EP as u64, EP_SO_RECEIVE_RING as u64);
+        let made = Self::syscall(libc::SYS_setsockopt, [fd, level, name, value, 4, 0]);
+        let length = match self.rng.u8(..8) {
+            0 => self.rng.u64(..100_000),
+            _ => 4096 + 2 * size,
+        };
+        let access = (libc::PROT_READ | libc::PROT_WRITE) as u64;
+        let shared = libc::MAP_SHARED as u64;
+        let place = Self::syscall(libc::SYS_mmap, [0, length, access, shared, fd, 0]);
+        if place < 0 {
+            return made;
+        }
+        let word = self.rng.u64(..).to_ne_bytes();
+        for at in 0..COUNTS {
+            let to = (place as usize + at) as *mut u8;
+            // SAFETY: The mapping has at least a page. No reference to it exists; the kernel, and
+            // threads with the same ring, read and write it too.
+            unsafe { to.write_volatile(word[at % word.len()]) };
+        }
+        if self.rng.u8(..4) > 0 {
+            return Self::syscall(libc::SYS_munmap, [place as u64, length, 0, 0, 0, 0]);
+        }
+        made
     }
 
     fn control(&mut self, kind: Kind, fd: c_int) -> c_long {

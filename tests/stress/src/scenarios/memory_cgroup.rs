@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use nix::mount::{mount, umount, MsFlags};
 
 use crate::denial::victim::unsent;
-use guest::address::{internet, IPPROTO_ENET};
+use guest::address::{internet, EP_SO_RECEIVE_RING, IPPROTO_ENET};
 use guest::meminfo::kib;
 use guest::patience::factor;
 use guest::prelude::*;
@@ -177,6 +177,18 @@ const TRIALS: &[Trial] = &[
         // The uncharged memory is the device's ACK queue.
         uncharged: 4096,
         call: attempts,
+    },
+    Trial {
+        what: "receive rings",
+        count: 20,
+        uncharged: 0,
+        call: |lab, count| {
+            kept(count, |_| {
+                let socket = lab.a.esp()?;
+                socket.set_int_option(SOL_EP, EP_SO_RECEIVE_RING, 1 << 20)?;
+                Ok(socket)
+            })
+        },
     },
     Trial {
         what: "datagrams that wait for more",
