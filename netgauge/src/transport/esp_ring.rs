@@ -6,13 +6,12 @@
 use std::io;
 
 use anyhow::{Context as _, Result};
-use nix::poll::PollFlags;
 use sockaddr_en::{EspStream, ReceiveRing};
 
 use super::esp::Esp;
 use super::kind::Kind;
 use super::packets::Packets;
-use super::polled::{wait, Waits};
+use super::polled::Waits;
 use super::stream;
 use super::streams::pair;
 use super::{Context, Transport};
@@ -59,17 +58,10 @@ impl Transport for Ringed {
     fn recv(&mut self, message: &mut [u8]) -> io::Result<()> {
         let mut filled = 0;
         while filled < message.len() {
-            let ring = &mut self.ring;
-            let rest = &mut message[filled..];
-            match ring.read(rest) {
-                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                Ok(length) => filled += length,
-                Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(error),
-                Err(error) => {
-                    if wait(ring, PollFlags::POLLIN, self.waits.most)?.is_empty() {
-                        return Err(error);
-                    }
-                }
+            let (ring, rest) = (&mut self.ring, &mut message[filled..]);
+            match self.waits.receive(&self.stream, || ring.read(rest))? {
+                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+                length => filled += length,
             }
         }
         Ok(())

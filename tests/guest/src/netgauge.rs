@@ -11,13 +11,14 @@ use crate::prelude::*;
 use crate::program::{start, wait_for_word};
 
 /// All transports that netgauge's option `-m` takes.
-pub const TRANSPORTS: [&str; 13] = [
+pub const TRANSPORTS: [&str; 14] = [
     "tcp",
     "udp",
     "raw",
     "edp",
     "esp",
     "esp-records",
+    "esp-ring",
     "unix",
     "tipc",
     "tcp-zerocopy",

@@ -443,7 +443,7 @@ fn under_a_limit(lab: &Lab) -> Outcome {
     ring(&server, 512 << 10)?;
     refused(ring(&client, 512 << 10), libc::ENOBUFS, "a second one")?;
     drop(server);
-    // What a ring has taken is given back with it.
+    // The end of a ring gives its locked memory back.
     eventually("room", || Ok(ring(&other, 512 << 10).is_ok()))
 }
 
