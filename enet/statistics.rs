@@ -47,6 +47,11 @@ statistics! {
     EspOutCookies,
     /// Connections created from answers to cookies.
     EspInCookies,
+    /// Puts whose bytes are all in their place.
+    EspInPuts,
+    /// Connections that ended because a message of the peer's was malformed, or a put was for no
+    /// memory of the program's.
+    EspInMessagesRefused,
     /// Acknowledgements that had to wait for their turn in the ACK queue.
     EspAckQueueWaited,
     /// Turns in the ACK queue that ended because the sender with the turn sent nothing.

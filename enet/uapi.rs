@@ -21,6 +21,9 @@ pub(crate) const EP_SO_ZEROCOPY: i32 = 60;
 /// Option of the level [`SOL_EP`]: the size of the ring in which a program receives without calls.
 pub(crate) const EP_SO_RECEIVE_RING: i32 = 61;
 
+/// Option of the level [`SOL_EP`]: the descriptor whose regions are the memory of a channel's puts.
+pub(crate) const EP_SO_DOMAIN: i32 = 62;
+
 /// Returns whether `level` is one of the two levels at which both protocols have their options.
 pub(crate) fn is_own_level(level: i32) -> bool {
     level == SOL_EP || level == SOL_EP_2006

@@ -9,7 +9,7 @@
 use super::{
     bindings,
     message::Message,
-    options::{OptionBuffer, OptionValue},
+    options::{OptionBuffer, OptionValue, StructArgument},
     ring::Ring,
     skb::Skb,
     sock::{Protocol, RawSock, Sock, SockRef},
@@ -30,10 +30,12 @@ use kernel::{
 };
 
 mod call;
+mod descriptor;
 mod ioctl;
 mod protocol;
 mod splicing;
 pub(crate) use call::{Call, Closing, NewDescriptor, SocketState};
+pub(crate) use descriptor::with_descriptor;
 pub(super) use ioctl::answer_by;
 use ioctl::{answer, ioctl};
 pub(crate) use protocol::ProtocolRegistration;
@@ -76,6 +78,11 @@ pub(crate) trait Operations: Protocol {
     /// Returns the result of the `ioctl` `command`. For an unknown command, returns `ENOIOCTLCMD`,
     /// so that the core passes the command on to the device layer.
     fn ioctl(sock: &Sock<Self>, command: u32) -> Result<u32>;
+    /// Serves an `ioctl` of the range that belongs to protocols, by number: its argument is a
+    /// structure, which the call may change.
+    fn exchange(_sock: &Sock<Self>, _number: u32, _argument: StructArgument) -> Result {
+        Err(ENOIOCTLCMD)
+    }
     /// Serves `listen`.
     fn listen(_call: &Call<'_, Self>, _backlog: u32) -> Result {
         Err(EOPNOTSUPP)
@@ -216,6 +223,11 @@ impl<P: Operations> Vtable<P> {
             allocated: AtomicUsize::new(0),
             _protocol: PhantomData,
         }
+    }
+
+    /// Returns whether `ops` is a table of this protocol's.
+    fn has(&self, ops: *const bindings::proto_ops) -> bool {
+        [self.ops.get(), self.record_ops.get()].contains(&ops.cast_mut())
     }
 
     /// Returns the table of calls for sockets of all types but `SOCK_SEQPACKET`.

@@ -133,4 +133,35 @@ impl IntArgument {
     }
 }
 
+/// The argument of an `ioctl` that reads, and may change, a structure of 64-bit numbers.
+pub(crate) struct StructArgument(c_ulong);
+
+impl StructArgument {
+    pub(super) fn new(argument: c_ulong) -> Self {
+        StructArgument(argument)
+    }
+
+    fn slice<const N: usize>(&self) -> UserSlice {
+        UserSlice::new(UserPtr::from_addr(self.0), mem::size_of::<[u64; N]>())
+    }
+
+    /// Reads the first `N` numbers of the structure.
+    ///
+    /// # Errors
+    ///
+    /// `EFAULT` for memory that is not the user's.
+    pub(crate) fn read<const N: usize>(&self) -> Result<[u64; N]> {
+        Ok(self.slice::<N>().reader().read()?)
+    }
+
+    /// Writes the first `N` numbers of the structure.
+    ///
+    /// # Errors
+    ///
+    /// `EFAULT` for memory that is not the user's.
+    pub(crate) fn write<const N: usize>(&self, numbers: &[u64; N]) -> Result {
+        Ok(self.slice::<N>().writer().write(numbers)?)
+    }
+}
+
 const _: () = assert!(mem::size_of::<c_int>() == 4);

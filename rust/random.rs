@@ -19,6 +19,12 @@ pub(crate) fn u32() -> u32 {
     unsafe { bindings::get_random_u32() }
 }
 
+/// Returns a number that no one outside the kernel can guess.
+pub(crate) fn u64() -> u64 {
+    // SAFETY: The function may be called in any context.
+    unsafe { bindings::get_random_u64() }
+}
+
 /// A secret of this machine, for hashes that no one outside the kernel can predict.
 pub(crate) struct Secret(bindings::siphash_key_t);
 

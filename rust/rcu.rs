@@ -40,6 +40,13 @@ pub(super) fn reschedule() {
     unsafe { bindings::cond_resched() };
 }
 
+/// Waits until all read sections that have begun so far have ended. Call this in process context,
+/// outside any read section.
+pub(super) fn synchronize() {
+    // SAFETY: The function can sleep. Every caller is in a context in which sleeping is allowed.
+    unsafe { bindings::synchronize_rcu() };
+}
+
 /// Waits until every callback queued with `call_rcu` so far has run.
 pub(crate) fn barrier() {
     // SAFETY: The function may sleep. Only module exit calls this, in process context.

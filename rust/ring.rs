@@ -8,13 +8,11 @@
 //! any byte at any time. So the kernel keeps its own count of the bytes put, uses the program's
 //! count only to compute the room, and never reads bytes back.
 //!
-//! C headers: [`include/linux/mm.h`](srctree/include/linux/mm.h),
-//! [`include/linux/skbuff.h`](srctree/include/linux/skbuff.h) (`struct mmpin`)
+//! C header: [`include/linux/mm.h`](srctree/include/linux/mm.h)
 
-use super::{bindings, skb::Buffer};
+use super::{bindings, locked::Locked, skb::Buffer};
 use crate::net::errno::prelude::*;
 use core::{
-    mem,
     ptr::NonNull,
     sync::atomic::{
         AtomicU32, AtomicU64,
@@ -47,39 +45,6 @@ struct Control {
     /// Whether a receive call has something to return that is not in the ring. Written by the
     /// kernel.
     call: AtomicU32,
-}
-
-/// Memory of a process that counts against `RLIMIT_MEMLOCK` of its user.
-struct Locked(bindings::ubuf_info_msgzc_mmpin);
-
-// SAFETY: The count belongs to a user and not to a task.
-unsafe impl Send for Locked {}
-// SAFETY: A shared reference gives no access to the count.
-unsafe impl Sync for Locked {}
-
-impl Locked {
-    /// Counts `bytes` bytes against the limit of the running task's user.
-    ///
-    /// # Errors
-    ///
-    /// `ENOBUFS` if that exceeds the limit.
-    fn new(bytes: usize) -> Result<Self> {
-        // SAFETY: The type consists of a pointer, which may be null, and a number.
-        let mut locked = Locked(unsafe { mem::zeroed() });
-        // SAFETY: The call runs in a task, and `locked` has no user yet.
-        match unsafe { bindings::mm_account_pinned_pages(&mut locked.0, bytes) } {
-            0 => Ok(locked),
-            error => Err(Error::from_errno(error)),
-        }
-    }
-}
-
-impl Drop for Locked {
-    fn drop(&mut self) {
-        // SAFETY: The value owns the count, and is not used any more. The function does nothing if
-        // nothing was counted.
-        unsafe { bindings::mm_unaccount_pinned_pages(&mut self.0) };
-    }
 }
 
 /// A ring of received bytes.
@@ -117,7 +82,7 @@ impl Ring {
             return Err(EINVAL);
         }
         let len = PAGE_SIZE.saturating_add(size);
-        let locked = Locked::new(len)?;
+        let locked = Locked::new(len / PAGE_SIZE)?;
         let mut pages = VVec::<u8>::with_capacity(len, GFP_KERNEL_ACCOUNT | __GFP_ZERO)?;
         let start = NonNull::new(pages.as_mut_ptr()).ok_or(ENOMEM)?;
         // INVARIANT: The capacity is at least `len`, and `__GFP_ZERO` has initialised all of it.

@@ -307,6 +307,12 @@ impl Buffer {
         self.tailroom() >= n && !self.is_cloned()
     }
 
+    /// Takes over the receive timestamp of `from`.
+    pub(crate) fn take_time_of(&mut self, from: &Buffer) {
+        // SAFETY: Both buffers are valid, and this one is borrowed exclusively.
+        unsafe { bindings::skb_copy_time(self.as_ptr(), from.as_ptr()) };
+    }
+
     /// Stores `note` with the buffer.
     #[inline]
     pub(crate) fn set_note<N: Note>(&mut self, note: N) {

@@ -96,6 +96,12 @@ pub(crate) trait Protocol: Sized + 'static {
     fn before_release(_locked: &mut Locked<'_, Self>, _softirq: Softirq<'_>) {}
 }
 
+/// Returns whether the calling task has a fatal signal, and must not continue with long work.
+pub(super) fn task_is_killed() -> bool {
+    // SAFETY: The function only reads the calling task's signals.
+    unsafe { bindings::task_is_killed() }
+}
+
 /// Returns whether the calling task is exiting, so that no process waits for its results.
 pub(crate) fn task_is_exiting() -> bool {
     // SAFETY: The function only reads the calling task's flags.

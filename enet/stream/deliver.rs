@@ -3,22 +3,17 @@
 //! Moves received payload that is next in order into the receive queue.
 
 use super::{
+    channel,
+    pieces::queue_part,
     ring,
     sock::{parts, Esp, LockedEsp},
 };
 use crate::{
-    esp::{self, records::Part, Header, HEADER_LEN},
+    esp::{self, Header, HEADER_LEN},
     events,
-    net::{allocation::Context, offload::Contents, skb::Skb, sock::Sock, trace::DropReason},
-    skb_cb::{Piece, Unread},
+    net::{offload::Contents, skb::Skb, sock::Sock, trace::DropReason},
+    skb_cb::Unread,
 };
-
-/// A part of a record is copied if its buffer takes more memory than this multiple of the part's
-/// length. This limits the memory that a record of a given length can take.
-const MOST_WASTE: u32 = 4;
-
-/// Capacity of the buffer for copied parts, in bytes.
-const COLLECTED: usize = 2_048;
 
 /// Drops a packet that `sock` does not accept.
 #[cold]
@@ -177,50 +172,8 @@ fn deliver_pieces(
     let Some(part) = connection.engine.take_part(flags, count, len, outcome) else {
         return;
     };
-    let ends = matches!(part, Part::Last(_));
-    queue_piece(esp, skb, Piece { bytes, ends });
-    if let Part::Last(length) = part {
-        sock.shared().unread.add(length as usize);
-        sock.data_ready();
+    if sock.shared().domain().is_some() {
+        return channel::take(esp, skb, bytes, part, outcome);
     }
-}
-
-/// Queues a piece of a record. Queues a copy if the piece's buffer takes much more memory than the
-/// piece has bytes.
-fn queue_piece(esp: &mut LockedEsp<'_>, mut skb: Skb, piece: Piece) {
-    let Piece { bytes, ends } = piece;
-    let (start, len) = (bytes.start as usize, bytes.len());
-    if skb.truesize() > MOST_WASTE.saturating_mul(len as u32) {
-        if let Some(last) = esp.receive_queue().last_mut() {
-            let Piece {
-                bytes: there,
-                ends: ended,
-            } = last.note();
-            let fits = !ended && there.end as usize == last.len();
-            if fits && last.put_copy(&skb, start, len) {
-                let end = last.len() as u32;
-                let bytes = Unread { end, ..there };
-                return last.set_note(Piece { bytes, ends });
-            }
-            if !ended {
-                if let Some(copy) = collected(&skb, start, len) {
-                    skb = copy;
-                    let bytes = Unread {
-                        start: 0,
-                        end: len as u32,
-                    };
-                    skb.set_note(Piece { bytes, ends });
-                    return esp.queue_received(skb);
-                }
-            }
-        }
-    }
-    skb.set_note(piece);
-    esp.queue_received(skb);
-}
-
-/// Copies a part of `skb` into a new buffer that also has room for later parts.
-fn collected(skb: &Skb, start: usize, len: usize) -> Option<Skb> {
-    let mut copy = Skb::alloc_single(0, len.max(COLLECTED), Context::Softirq)?;
-    copy.put_copy(skb, start, len).then_some(copy)
+    queue_part(esp, skb, bytes, part);
 }

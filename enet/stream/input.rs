@@ -20,7 +20,9 @@ use crate::{
     esp::{
         self,
         cookie::{Answer, Mark},
-        flags, Header, Options, HEADER_LEN, OPTIONS_MAX,
+        flags,
+        records::Kind,
+        Header, Options, HEADER_LEN, OPTIONS_MAX,
     },
     events,
     net::{
@@ -273,13 +275,13 @@ fn is_open(listener: &Sock<Esp>) -> bool {
 
 /// Returns whether a listener accepts the connection that a SYN with `options` opens.
 fn takes(listener: &Sock<Esp>, options: &Options) -> bool {
-    let records = records::largest(listener).is_some();
     let mapped = match (&listener.shared().front, &options.mapped) {
         (Some(front), Some(ends)) => front.takes(&InternetEnd::from(ends.destination)),
         (None, None) => true,
         _ => false,
     };
-    mapped && records == options.records.is_some() && is_open(listener)
+    let agrees = Kind::agree(records::accepted(listener), options.records);
+    mapped && agrees && is_open(listener)
 }
 
 /// Processes a packet from the backlog, where it waited while a task owned the socket.
@@ -548,7 +550,7 @@ fn answer(
         output::send_reset(device, peer.mac, syn, 0);
         return Err(DropReason::NoSocket);
     }
-    let records = records::largest(listener);
+    let records = records::accepted(listener);
     let now = timer::now();
     let queue = esp.state.listening().ok_or(DropReason::NoSocket)?;
     let admission = queue.lock().admit(now);
@@ -561,8 +563,8 @@ fn answer(
             let config = net_state.sysctl.config();
             let mut engine = esp::Connection::accept(port, syn, cookie(), config, now);
             engine.use_nonce(random::u32());
-            if let Some(largest) = records {
-                engine.use_records(largest);
+            if let Some(kind) = records {
+                engine.use_records(kind);
             }
             let mut child = spawn(esp, device, peer, engine, softirq)?;
             let mut esp = child.locked();
@@ -597,7 +599,8 @@ fn answer(
 /// listener for records and a listener for streams use the same port one after the other, neither
 /// accepts the other's cookies.
 fn cookie_hash(listener: &Sock<Esp>) -> impl Fn([u64; 3]) -> u64 + '_ {
-    let kind = u64::from(listener.keeps_records()) << 63;
+    let records = u64::from(listener.keeps_records()) << 63;
+    let kind = records | u64::from(listener.shared().domain().is_some()) << 61;
     move |[client, here, epoch]| {
         let net_state = NetState::of(listener.net());
         net_state.cookie_secret.hash([client, here, epoch ^ kind])
@@ -643,8 +646,8 @@ fn take_answer(
     let isn = header.ack.sub(1);
     let mut engine =
         esp::Connection::accept_forgotten(port, &syn, isn, net_state.sysctl.config(), now);
-    if let Some(largest) = records::largest(listener) {
-        engine.use_records(largest);
+    if let Some(kind) = records::accepted(listener) {
+        engine.use_records(kind);
     }
     let with_checksum = header.has_checksum() || esp.state.chosen.sums(&net_state.sysctl);
     match spawn(esp, device, peer, engine, softirq) {
@@ -731,6 +734,9 @@ fn spawn(
     let chosen = esp.state.chosen;
     engine.set_user_timeout(chosen.user_timeout, net_state.sysctl.config());
     let shared = Shared::of_child(port, peer);
+    if let Some(domain) = listener.shared().domain() {
+        shared.set_domain(domain.share());
+    }
     let mut child =
         NewChild::spawn(esp, shared, softirq).ok_or_else(|| give_up(DropReason::NoMemory))?;
     let mut esp = child.locked();

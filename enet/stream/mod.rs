@@ -5,15 +5,18 @@
 mod accept;
 pub(crate) mod ack_queue;
 mod bytes;
+mod channel;
 pub(crate) mod cookies;
 mod deliver;
 pub(crate) mod device;
+mod domain;
 pub(crate) mod input;
 mod lifecycle;
 pub(crate) mod options;
 mod out_of_order;
 pub(crate) mod outcome;
 mod output;
+mod pieces;
 mod receive;
 mod records;
 mod ring;

@@ -3,7 +3,7 @@
 //! Socket options of ESP, level `SOL_EP`.
 
 use super::{
-    outcome,
+    channel, outcome,
     output::push,
     ring,
     sock::{tie, Esp},
@@ -20,7 +20,7 @@ use crate::{
     },
     pernet::NetState,
     sysctl::USER_TIMEOUT,
-    uapi::{EP_SO_RECEIVE_RING, EP_SO_ZEROCOPY},
+    uapi::{EP_SO_DOMAIN, EP_SO_RECEIVE_RING, EP_SO_ZEROCOPY},
 };
 
 const ESP_SO_MTU: i32 = 1;
@@ -40,6 +40,7 @@ pub(super) fn get(sock: &Sock<Esp>, name: i32, value: OptionBuffer) -> Result {
         ESP_SO_CHECKSUM => value.write_u32(has_checksum(sock).into()),
         EP_SO_ZEROCOPY => value.write_u32(sock.sends_in_place().into()),
         EP_SO_RECEIVE_RING => value.write_u32(ring::size(sock)),
+        EP_SO_DOMAIN => value.write_u32(sock.shared().domain().is_some().into()),
         _ => Err(ENOPROTOOPT),
     }
 }
@@ -55,6 +56,7 @@ pub(super) fn set(sock: &Sock<Esp>, name: i32, value: OptionValue) -> Result {
             Ok(())
         }
         EP_SO_RECEIVE_RING => ring::make(sock, value.read_u32()?),
+        EP_SO_DOMAIN => channel::join(sock, value.read_u32()? as i32),
         _ => Err(ENOPROTOOPT),
     }
 }

@@ -286,8 +286,7 @@ pub(super) fn over(esp: &mut LockedEsp<'_>) {
         connection.queue_entry.leave(sock);
         // Even an orderly end may leave packets in the write queue, if a reset replaced their
         // acknowledgement.
-        let unacknowledged = &sock.shared().unacknowledged;
-        connection.sending.discard(sock, unacknowledged);
+        connection.sending.discard(sock);
         connection.disarm(sock);
         if let Some(parent) = connection.life.take_parent() {
             // This is a child that failed before it was accepted.

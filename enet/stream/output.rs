@@ -11,8 +11,8 @@ use crate::net::errno::prelude::*;
 use crate::{
     address::Address,
     esp::{
-        self, flags, Header, Options, Transmit, CHECKSUM_LEN, HEADER_LEN, MAPPED_LEN, NONCE_LEN,
-        OPTIONS_LEN, RECORDS_LEN,
+        self, flags, records::Kind, Header, Options, Transmit, CHECKSUM_LEN, HEADER_LEN,
+        MAPPED_LEN, NONCE_LEN, OPTIONS_LEN, RECORDS_LEN,
     },
     events,
     net::{
@@ -284,7 +284,7 @@ fn opening(
     header: Header,
     mut options: [u8; OPTIONS_LEN],
     mapped: Option<&esp::Mapped>,
-    records: Option<u32>,
+    records: Option<Kind>,
     nonce: Option<u32>,
     crowded: bool,
 ) -> Result<Skb> {
@@ -361,7 +361,7 @@ pub(super) fn send_farewell(
 }
 
 /// Answers a SYN with a cookie, and keeps no state.
-pub(super) fn send_cookie(device: &Device, to: Mac, answer: Header, records: Option<u32>) {
+pub(super) fn send_cookie(device: &Device, to: Mac, answer: Header, records: Option<Kind>) {
     // A cookie does not preserve the SYN's option for selective requests, so the answer does not
     // offer them.
     let config = esp::Config {

@@ -4,6 +4,7 @@
 //! conditions that readers and acknowledgements wait for. The receive queue itself belongs to the
 //! kernel's `struct sock`.
 
+use super::domain::Rest;
 use crate::{
     esp::{self, records, Connection},
     net::{
@@ -237,6 +238,8 @@ pub(super) struct Receiving {
     /// Whether the peer has shut down its sending direction. Calls then read the end of the stream,
     /// whatever happens to the connection later.
     peer_ended: bool,
+    /// On a channel, the rest of a message, of which a part has arrived.
+    pub(super) message: Option<Rest>,
 }
 
 impl Receiving {
@@ -246,6 +249,7 @@ impl Receiving {
             packet_cost: mss.saturating_add(BUFFER_OVERHEAD),
             largest_seen: 0,
             peer_ended: false,
+            message: None,
         }
     }
 

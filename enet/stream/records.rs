@@ -33,10 +33,12 @@ use crate::{
 };
 use kernel::ffi::c_long;
 
-/// Returns the longest record that a socket accepts; `None` for streams.
-pub(super) fn largest(sock: &Sock<Esp>) -> Option<u32> {
-    sock.keeps_records()
-        .then(|| records::largest_record(sock.receive_limit()))
+/// Returns the records that a socket accepts; `None` for streams.
+pub(super) fn accepted(sock: &Sock<Esp>) -> Option<records::Kind> {
+    sock.keeps_records().then(|| records::Kind {
+        largest: records::largest_record(sock.receive_limit()),
+        is_channel: sock.shared().domain().is_some(),
+    })
 }
 
 /// Serves `sendmsg`: sends a whole record or nothing.
@@ -120,7 +122,8 @@ fn queue(
     connection.queue_entry.refresh(&mut connection.engine);
     let unacknowledged = &sock.shared().unacknowledged;
     let engine = &mut connection.engine;
-    (connection.sending).take_record(sock, unacknowledged, engine, msg, len)?;
+    let is_message = sock.shared().domain().is_some();
+    (connection.sending).take_record(sock, unacknowledged, engine, msg, len, is_message)?;
     if !request.is_nothing() {
         if let Some(stamp) = request.stamp_message(sock) {
             connection.sending.stamp_last(engine, &stamp);

@@ -69,8 +69,15 @@ pub(super) fn put(esp: &mut LockedEsp<'_>, skb: Skb, bytes: Unread) -> Option<Sk
         return Some(skb);
     }
     skb.consume();
+    count_as_read(esp);
+    sock.data_ready();
+    None
+}
+
+/// Tells the engine that bytes which were not queued count as read.
+pub(super) fn count_as_read(esp: &mut LockedEsp<'_>) {
     if let Some((sock, connection)) = parts(esp) {
-        // The bytes count as read, as in `acknowledge`.
+        // As in `acknowledge`.
         if let Some(wanted) = connection.engine.wanted_room() {
             let settings = &NetState::of(sock.net()).sysctl;
             settings.grow_receive_buffer(sock, wanted);
@@ -80,8 +87,6 @@ pub(super) fn put(esp: &mut LockedEsp<'_>, skb: Skb, bytes: Unread) -> Option<Sk
             connection.engine.on_read(room, timer::now());
         }
     }
-    sock.data_ready();
-    None
 }
 
 /// Tells the program of the ring, if there is one, whether a receive call has something to return.

@@ -6,6 +6,7 @@
 use super::{
     accept::SharedQueue,
     ack_queue::{self, Due, QueueEntry},
+    domain::Domain,
     lifecycle::Life,
     receive::{Promise, Receiving, Unread},
     send_queue::{Sending, Unacknowledged, UnsentLimit},
@@ -28,6 +29,7 @@ use core::sync::atomic::{
     AtomicBool, AtomicU32, AtomicU64, AtomicU8,
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
+use kernel::sync::SetOnce;
 
 /// The protocol ESP.
 pub(crate) struct Esp;
@@ -52,6 +54,8 @@ pub(crate) struct Shared {
     told: AtomicU32,
     deferred: AtomicU8,
     pub(crate) asking: Asking,
+    /// The domain, if the socket is a channel.
+    domain: SetOnce<Domain>,
 }
 
 /// The state of a wait before the SYN. A companion, the ESP socket of a TCP socket's descriptor,
@@ -157,6 +161,16 @@ impl Shared {
         };
         shared.set_peer(peer);
         shared
+    }
+
+    /// Returns the domain, if the socket is a channel.
+    pub(super) fn domain(&self) -> Option<&Domain> {
+        self.domain.as_ref()
+    }
+
+    /// Makes the socket a channel of `domain`. Returns `false` if it is a channel already.
+    pub(super) fn set_domain(&self, domain: Domain) -> bool {
+        self.domain.populate(domain)
     }
 
     /// Sets the peer, before the socket is listed among the connections.

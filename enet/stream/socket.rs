@@ -5,7 +5,7 @@
 use super::{
     accept::{self, Offspring},
     ack_queue::Scheduled,
-    bytes, device, input, options, out_of_order,
+    bytes, channel, device, input, options, out_of_order,
     outcome::{self, is_connecting},
     output::push,
     records, ring,
@@ -25,7 +25,7 @@ use crate::{
         },
         message::Message,
         namespace::PerNet,
-        options::{OptionBuffer, OptionValue},
+        options::{OptionBuffer, OptionValue, StructArgument},
         random, rcu,
         ring::Ring,
         skb::Skb,
@@ -184,6 +184,7 @@ impl Esp {
         let shared = sock.shared();
         let net_state = NetState::of(sock.net());
         shared.set_peer(peer);
+        shared.unacknowledged.clear();
         shared.forget_deferred();
         device::begin(sock);
         let list = |port| net_state.esp_connections.insert(&key(port, peer), esp);
@@ -230,8 +231,8 @@ impl Esp {
         let config = net_state.sysctl.config();
         let mut engine = esp::Connection::new(port, peer.port, config);
         engine.set_user_timeout(esp.state.chosen.user_timeout, config);
-        if let Some(largest) = records::largest(sock) {
-            engine.use_records(largest);
+        if let Some(kind) = records::accepted(sock) {
+            engine.use_records(kind);
         }
         let mapped = esp.state.mapped.as_mut().map(|mapped| {
             // TCP is the fallback of a mapped connection. The number of SYNs is limited, so that a
@@ -312,6 +313,7 @@ impl Esp {
         }
         esp.receive_queue().purge();
         sock.shared().unread.set(0);
+        sock.shared().unacknowledged.clear();
         esp.state.role = Role::Idle;
         if !sock.shared().binding.is_explicit() {
             outcome::give_port_back(sock);
@@ -424,6 +426,7 @@ pub(crate) fn give_up_child(child: &Sock<Esp>) {
 impl Operations for Esp {
     fn release(closing: Closing<'_, Self>) {
         let sock = closing.sock();
+        channel::end(sock);
         if sock.shared().asking.key() != 0 {
             NetState::of(sock.net()).mapped_askers.leave(sock);
         }
@@ -576,6 +579,10 @@ impl Operations for Esp {
 
     fn ring(sock: &Sock<Self>) -> Option<&Ring> {
         sock.shared().unread.ring()
+    }
+
+    fn exchange(sock: &Sock<Self>, number: u32, argument: StructArgument) -> Result {
+        channel::exchange(sock, number, argument)
     }
 
     fn poll(call: &Call<'_, Self>) -> u32 {

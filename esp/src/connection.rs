@@ -48,7 +48,7 @@ use super::masks::Masks;
 use super::options::{Advertised, Options};
 use super::outcome::{Outcome, Room};
 use super::receiver::Receiver;
-use super::records::Records;
+use super::records::{Kind, Records};
 use super::rtt::Rtt;
 use super::sender::Sender;
 use super::seq::Seq;
@@ -219,8 +219,8 @@ impl Connection {
         }
         self.masks.take(options.nonce);
         self.note_masks();
-        if let (Some(records), Some(largest)) = (&mut self.records, options.records) {
-            records.set_peer_largest(largest);
+        if let (Some(records), Some(kind)) = (&mut self.records, options.records) {
+            records.set_peer_largest(kind.largest);
         }
     }
 
@@ -234,10 +234,10 @@ impl Connection {
     }
 
     /// Takes the options of the peer's SYN or SYN|ACK. Call this if [`Outcome::answered`] is set.
-    /// Ends the connection as refused if only one end uses records.
+    /// Ends the connection as refused if only one end uses records, or if only one is a channel.
     pub fn take_answer(&mut self, options: &Options, outcome: &mut Outcome) {
         self.take_options(options);
-        if options.records.is_some() != self.records.is_some() {
+        if !Kind::agree(options.records, self.records()) {
             self.break_off(Failure::Refused, outcome);
         }
     }

@@ -27,6 +27,7 @@ pub mod config;
 pub mod connection;
 pub mod cookie;
 mod masks;
+pub mod messages;
 pub mod options;
 pub mod outcome;
 mod peer_window;

@@ -13,8 +13,9 @@
 //!    8      36  source and destination of a mapped connection (SYN only):
 //!               IPv6 address and port of each; an IPv4 address is written as an
 //!               IPv4-mapped IPv6 address (::ffff:a.b.c.d)
-//!    9       4  the longest record that the sender takes, bytes; only a
-//!               connection with records has this option
+//!    9       4  bits 0 to 30, the longest record that the sender takes, bytes;
+//!               bit 31, the connection is a channel; only a connection with
+//!               records has this option
 //!   10       2  capabilities of the connection: bit 0, the sender takes skips;
 //!               bit 1, it takes requests that name packets; bit 2, its
 //!               announcements are short when nothing may follow them; bit 3,
@@ -33,7 +34,7 @@
 //! none of these.
 
 use super::config::{Config, Selective, LARGEST_WINDOW};
-use super::records::LEAST_RECORD;
+use super::records::{Kind, LEAST_RECORD};
 use super::wire::{MOST_NARROW, MOST_WIDE_START};
 
 /// Number of bytes of the options that [`Options::emit`] returns.
@@ -70,6 +71,9 @@ const CROWDED: u8 = 8;
 
 /// The unit of the largest window in the option of the capabilities, packets.
 const WIDE_UNIT: u16 = 8;
+
+/// Bit of the option of records: each record begins with the header of a message.
+const CHANNEL: u32 = 1 << 31;
 
 /// Number of bytes of the option that [`Options::emit_records`] returns.
 pub const RECORDS_LEN: usize = 6;
@@ -200,9 +204,8 @@ pub struct Options {
     pub largest_grant: u16,
     /// The ends of a mapped connection; in a SYN only.
     pub mapped: Option<Mapped>,
-    /// The longest record that the sender accepts, in bytes; `None` if the connection has no
-    /// records.
-    pub records: Option<u32>,
+    /// The kind of records that the sender accepts; `None` if the connection has no records.
+    pub records: Option<Kind>,
     /// Whether the sender accepts skips: see [`Header::is_skip`](super::Header::is_skip).
     pub takes_skips: bool,
     /// Whether the sender supports requests that name packets: see
@@ -236,9 +239,10 @@ impl Options {
         }
     }
 
-    /// Returns the option with which a host accepts records of at most `largest` bytes.
-    pub fn emit_records(largest: u32) -> [u8; RECORDS_LEN] {
-        let [r0, r1, r2, r3] = largest.to_be_bytes();
+    /// Returns the option with which a host accepts records of the kind `records`.
+    pub fn emit_records(records: Kind) -> [u8; RECORDS_LEN] {
+        let channel = if records.is_channel { CHANNEL } else { 0 };
+        let [r0, r1, r2, r3] = (records.largest & !CHANNEL | channel).to_be_bytes();
         [kind::RECORDS, 4, r0, r1, r2, r3]
     }
 
@@ -322,8 +326,11 @@ impl Options {
                 (kind::VERSION, &[version]) => options.version = Some(version),
                 (kind::GRANTS, &[packets]) => options.largest_grant = packets.into(),
                 (kind::RECORDS, &[r0, r1, r2, r3]) => {
-                    let largest = u32::from_be_bytes([r0, r1, r2, r3]);
-                    options.records = Some(largest.max(LEAST_RECORD));
+                    let value = u32::from_be_bytes([r0, r1, r2, r3]);
+                    options.records = Some(Kind {
+                        largest: (value & !CHANNEL).max(LEAST_RECORD),
+                        is_channel: value & CHANNEL != 0,
+                    });
                 }
                 (kind::CAPABILITIES, &[units, bits]) => {
                     wide = u16::from(units).saturating_mul(WIDE_UNIT);

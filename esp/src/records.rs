@@ -2,8 +2,9 @@
 
 //! Records: messages that keep their bounds.
 //!
-//! Each end of a connection with records announces records in its SYN or SYN|ACK. If only one end
-//! does so, the connection is refused: see [`Connection::take_answer`]. Each record is one
+//! Each end of a connection with records announces records in its SYN or SYN|ACK, and their
+//! [`Kind`]. If only one end does so, or the ends announce different kinds, the connection is
+//! refused: see [`Connection::take_answer`]. Each record is one
 //! transmission, so only its first packet carries TXS, and only its last packet carries TXF.
 //!
 //! * The write queue knows the bounds ([`WriteQueue::flags`]). The caller queues only whole
@@ -36,11 +37,36 @@ pub fn largest_record(limit: u32) -> u32 {
     limit.clamp(LEAST_RECORD, MOST_RECORD)
 }
 
+/// A kind of records, as an end of a connection announces it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Kind {
+    /// The longest record that the end accepts, in bytes.
+    pub largest: u32,
+    /// Whether each record begins with the header of a [message](super::messages).
+    pub is_channel: bool,
+}
+
+impl Kind {
+    /// Returns plain records of up to `largest` bytes.
+    pub fn plain(largest: u32) -> Self {
+        Kind {
+            largest,
+            is_channel: false,
+        }
+    }
+
+    /// Returns whether two ends that announce these records, if any, can have a connection.
+    pub fn agree(one: Option<Self>, other: Option<Self>) -> bool {
+        let of = |kind: Option<Self>| kind.map(|kind| kind.is_channel);
+        of(one) == of(other)
+    }
+}
+
 /// The record state of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Records {
-    /// The longest record that this end accepts, in bytes.
-    own: u32,
+    /// The records that this end accepts.
+    own: Kind,
     /// The longest record that the peer accepts, in bytes.
     peer: u32,
     /// Whether a record has begun to arrive and has not ended.
@@ -66,7 +92,7 @@ impl Records {
     /// too long.
     fn take(&mut self, starts: bool, ends: bool, bytes: u32) -> Option<Part> {
         let length = self.arrived.saturating_add(bytes);
-        if starts == self.open || length > self.own {
+        if starts == self.open || length > self.own.largest {
             return None;
         }
         self.open = !ends;
@@ -85,11 +111,11 @@ pub enum Part {
 }
 
 impl Connection {
-    /// Makes this a connection with records of up to `largest` bytes (see [`largest_record`]). Call
-    /// this before the first packet is sent.
-    pub fn use_records(&mut self, largest: u32) {
+    /// Makes this a connection with records of the kind `kind` (see [`largest_record`]). Call this
+    /// before the first packet is sent.
+    pub fn use_records(&mut self, kind: Kind) {
         self.records = Some(Records {
-            own: largest,
+            own: kind,
             peer: LEAST_RECORD,
             open: false,
             arrived: 0,
@@ -103,9 +129,9 @@ impl Connection {
         self.records.is_some()
     }
 
-    /// Returns the longest record that this end accepts, as its SYN or SYN|ACK advertises it;
-    /// `None` without records.
-    pub fn records(&self) -> Option<u32> {
+    /// Returns the records that this end accepts, as its SYN or SYN|ACK announces them; `None`
+    /// without records.
+    pub fn records(&self) -> Option<Kind> {
         Some(self.records?.own)
     }
 

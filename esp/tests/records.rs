@@ -4,7 +4,7 @@
 //! and a peer that breaks the rules ends the connection.
 
 use esp::options::{Options, OPTIONS_LEN, OPTIONS_MAX, RECORDS_LEN};
-use esp::records::{largest_record, LEAST_RECORD};
+use esp::records::{largest_record, Kind, LEAST_RECORD};
 use esp::{flags, Config, Failure, Header, Seq, State};
 use esp_testkit::pair::*;
 use proptest::prelude::*;
@@ -19,7 +19,7 @@ fn pair() -> Pair {
     let mut pair = Pair::new();
     for side in &mut pair.sides {
         side.sends_options = true;
-        side.records = Some(LEAST_RECORD);
+        side.records = Some(Kind::plain(LEAST_RECORD));
         side.reads = false;
     }
     pair
@@ -76,9 +76,12 @@ fn converse(pair: &mut Pair, lengths: &[usize], pause: u64) {
 
 #[test]
 fn the_option_is_as_documented() {
-    let bytes = Options::emit_records(0x0102_0304);
+    let bytes = Options::emit_records(Kind::plain(0x0102_0304));
     assert_eq!(bytes, [9, 4, 1, 2, 3, 4]);
-    assert_eq!(Options::parse(&bytes).records, Some(0x0102_0304));
+    assert_eq!(
+        Options::parse(&bytes).records,
+        Some(Kind::plain(0x0102_0304))
+    );
     for cut in 0..RECORDS_LEN {
         assert_eq!(Options::parse(&bytes[..cut]).records, None);
     }
@@ -86,26 +89,37 @@ fn the_option_is_as_documented() {
     assert_eq!(Options::parse(&[9, 5, 1, 2, 3, 4, 5]).records, None);
     // Every host accepts records of `LEAST_RECORD` bytes, so a shorter length in the option is
     // raised to `LEAST_RECORD`.
-    let short = Options::emit_records(7);
-    assert_eq!(Options::parse(&short).records, Some(LEAST_RECORD));
+    let short = Options::emit_records(Kind::plain(7));
+    assert_eq!(
+        Options::parse(&short).records,
+        Some(Kind::plain(LEAST_RECORD))
+    );
     assert_eq!(largest_record(0), LEAST_RECORD);
     assert_eq!(largest_record(1_000_000), 1_000_000);
     assert!(largest_record(u32::MAX) < u32::MAX);
+    let channel = Kind {
+        largest: 0x0102_0304,
+        is_channel: true,
+    };
+    let bytes = Options::emit_records(channel);
+    assert_eq!(bytes, [9, 4, 0x81, 2, 3, 4]);
+    assert_eq!(Options::parse(&bytes).records, Some(channel));
+    let bytes = Options::emit_records(Kind::plain(0x0102_0304));
     let all = [&Options::emit(1489, &Config::default())[..], &bytes].concat();
     assert_eq!(all.len(), OPTIONS_LEN + RECORDS_LEN);
     assert!(all.len() <= OPTIONS_MAX);
     let told = Options::parse(&all);
     assert_eq!(
         (told.records, told.largest_payload),
-        (Some(0x0102_0304), Some(1489))
+        (Some(Kind::plain(0x0102_0304)), Some(1489))
     );
 }
 
 #[test]
 fn both_ends_learn_the_others_longest_record() {
     let mut pair = pair();
-    pair.sides[A].records = Some(100_000);
-    pair.sides[B].records = Some(70_000);
+    pair.sides[A].records = Some(Kind::plain(100_000));
+    pair.sides[B].records = Some(Kind::plain(70_000));
     let mut pair = pair.establish();
     assert_eq!(pair.sides[A].conn().largest_record(), 70_000);
     assert_eq!(pair.sides[B].conn().largest_record(), 100_000);
@@ -195,15 +209,22 @@ fn packets_of_a_smaller_size_keep_the_bounds() {
 }
 
 #[test]
-fn an_end_with_records_and_one_without_refuse_each_other() {
-    for connects in [None, Some(LEAST_RECORD)] {
+fn ends_with_records_of_different_kinds_refuse_each_other() {
+    let plain = Kind::plain(LEAST_RECORD);
+    let channel = Kind {
+        is_channel: true,
+        ..plain
+    };
+    for (connects, listens) in [
+        (None, Some(plain)),
+        (Some(plain), None),
+        (Some(channel), Some(plain)),
+        (Some(plain), Some(channel)),
+        (Some(channel), None),
+    ] {
         let mut pair = pair();
         pair.sides[A].records = connects;
-        pair.sides[B].records = if connects.is_some() {
-            None
-        } else {
-            Some(LEAST_RECORD)
-        };
+        pair.sides[B].records = listens;
         pair.connect();
         pair.run_for(S);
         assert_eq!(pair.sides[A].failed, Some(Failure::Refused));

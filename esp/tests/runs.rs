@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use esp::records::Part;
+use esp::records::{Kind, Part};
 use esp::{flags, Config, Connection, Header, Nanos, Room, Seq, State, Transmit, WriteQueue};
 use proptest::prelude::*;
 
@@ -373,7 +373,7 @@ proptest! {
         cuts in prop::collection::vec(prop::bool::weighted(0.2), 240),
     ) {
         let mut runs = established(Config::default());
-        runs.use_records(65_536);
+        runs.use_records(Kind::plain(65_536));
         let packets = packets_of(&records, Seq(65_481));
         let mut whole = Vec::new();
         let mut now = 100;
@@ -416,7 +416,7 @@ proptest! {
         acks in prop::collection::vec((0..20_u16, any::<bool>()), 1..40),
     ) {
         let mut runs = established(Config::default());
-        runs.use_records(65_536);
+        runs.use_records(Kind::plain(65_536));
         let mut singles = runs.clone();
         let (mut by_run, mut by_one) = (queue_of(&records, most), queue_of(&records, 1));
         let wanted = by_one.0.flags.clone();

@@ -3,6 +3,7 @@
 //! Tests of selective retransmission: packets that are kept because earlier ones are missing,
 //! requests that name the missing packets, and retransmissions of only these packets.
 
+use esp::records::Kind;
 use esp::{
     flags, Config, DropReason, Failure, Header, Options, Room, Selective, Seq, State, MISSING_MOST,
 };
@@ -287,7 +288,7 @@ fn the_end_of_a_stream_is_kept_behind_a_hole() {
 fn records_keep_their_bounds_behind_a_hole() {
     let mut pair = pair_of([true; 2]);
     for side in &mut pair.sides {
-        side.records = Some(65_536);
+        side.records = Some(Kind::plain(65_536));
         side.reads = false;
     }
     let mut pair = pair.establish();
@@ -586,7 +587,7 @@ fn run(seed: u64) {
         }
         side.sends_options = records || rng.u8(..8) > 0;
         side.isn = Seq(rng.u16(..));
-        side.records = records.then_some(65_536);
+        side.records = records.then_some(Kind::plain(65_536));
         side.reads = records || rng.u8(..4) > 0;
         if rng.u8(..4) == 0 {
             side.limit = rng.u32(2_000..20_000);

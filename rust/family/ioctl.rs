@@ -2,9 +2,16 @@
 
 //! `ioctl`, called by a program or by the core.
 
-use super::super::{bindings, options::IntArgument, sock::Sock};
+use super::super::{
+    bindings,
+    options::{IntArgument, StructArgument},
+    sock::Sock,
+};
 use super::{code, of, Operations};
 use kernel::ffi::{c_int, c_uint, c_ulong};
+
+/// Number of `ioctl` commands that belong to protocols, from `SIOCPROTOPRIVATE` on.
+const OF_PROTOCOLS: c_uint = 16;
 
 /// # Safety
 ///
@@ -16,6 +23,10 @@ pub(super) unsafe extern "C" fn ioctl<P: Operations>(
 ) -> c_int {
     // SAFETY: The call runs on `socket`.
     let sock = unsafe { of(socket) };
+    let number = command.wrapping_sub(bindings::SIOCPROTOPRIVATE);
+    if number < OF_PROTOCOLS {
+        return code(P::exchange(sock, number, StructArgument::new(argument)));
+    }
     code(P::ioctl(sock, command).and_then(|value| IntArgument::new(argument).write(value)))
 }
 

@@ -55,6 +55,16 @@ impl Skb {
         unsafe { Self::fresh(bindings::alloc_skb(total, context.gfp()), headroom) }
     }
 
+    /// Works like [`alloc_single`](Self::alloc_single), but never in a fragment of a page. A
+    /// fragment keeps more memory in use than the buffer is charged for, if its page's other
+    /// fragments are freed. So this is for buffers that a peer can make a program keep.
+    pub(crate) fn alloc_slab(size: usize, context: Context) -> Option<Self> {
+        let total = u32::try_from(size).ok()?;
+        // SAFETY: The function accepts any size, and the flags of `context` state whether it may
+        // sleep. It returns null, or a new buffer with `total` bytes of room.
+        unsafe { Self::fresh(bindings::alloc_skb(total, context.gfp()), 0) }
+    }
+
     /// Allocates a buffer in a fragment of a page, as drivers do for received packets. This takes
     /// less time than an allocation from a slab. The kernel zeroes every slab object on allocation
     /// (`init_on_alloc`), but a fragment is part of a page that was allocated before. Returns

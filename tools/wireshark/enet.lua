@@ -76,7 +76,8 @@ local function add_option_fields(fields, name)
     fields.mapped_srcport = ProtoField.uint16(name .. ".mapped.srcport", "Mapped source port")
     fields.mapped_dst = ProtoField.ipv6(name .. ".mapped.dst", "Mapped destination")
     fields.mapped_dstport = ProtoField.uint16(name .. ".mapped.dstport", "Mapped destination port")
-    fields.records = ProtoField.uint32(name .. ".records", "Longest record")
+    fields.records = ProtoField.uint32(name .. ".records", "Longest record", base.DEC, nil, 0x7fffffff)
+    fields.channel = ProtoField.bool(name .. ".channel", "Channel", 32, nil, 0x80000000)
     fields.connection = ProtoField.uint16(name .. ".connection", "Capabilities of the connection", base.HEX)
     fields.most_wide = ProtoField.uint16(name .. ".connection.largest_grant", "Largest grant above 255")
     fields.takes_skips = ProtoField.bool(name .. ".connection.skips", "Skips", 16, nil, 0x0001)
@@ -111,7 +112,10 @@ local known_options = {
         tree:add(fields.mapped_dst, value(18, 16))
         tree:add(fields.mapped_dstport, value(34, 2))
     end },
-    { 4, function(tree, fields, value) tree:add(fields.records, value) end },
+    { 4, function(tree, fields, value)
+        tree:add(fields.channel, value)
+        tree:add(fields.records, value)
+    end },
     { 2, function(tree, fields, value)
         local item = tree:add(fields.connection, value)
         item:add(fields.takes_skips, value)

@@ -27,6 +27,11 @@ impl Unacknowledged {
         self.0.load(Relaxed)
     }
 
+    /// Forgets the bytes of an earlier connection.
+    pub(in crate::stream) fn clear(&self) {
+        self.0.store(0, Relaxed);
+    }
+
     #[inline]
     pub(super) fn add(&self, bytes: usize) {
         let sum = self.bytes().saturating_add(bytes as u32);

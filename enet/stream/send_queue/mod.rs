@@ -632,10 +632,10 @@ impl Sending {
         }
     }
 
-    /// Empties the write queue.
-    pub(super) fn discard(&mut self, sock: &RawSock, unacknowledged: &Unacknowledged) {
+    /// Empties the write queue. Its bytes still count as unacknowledged, as in TCP.
+    pub(super) fn discard(&mut self, sock: &RawSock) {
         while let Some(skb) = self.queue.pop() {
-            uncharge(sock, unacknowledged, &skb);
+            discharge(sock, skb.truesize());
             skb.purge();
         }
         self.free_spares();

@@ -6,7 +6,11 @@
 use super::{discharge, packets_in, Sending, MOST_IN_RUN, MOST_QUEUED};
 use crate::net::errno::prelude::*;
 use crate::{
-    esp::{flags, Connection, HEADER_LEN},
+    esp::{
+        flags,
+        messages::{Place, MESSAGE_LEN},
+        Connection, HEADER_LEN,
+    },
     net::{
         message::Message,
         seq_queue::SeqQueue,
@@ -28,11 +32,13 @@ impl Sending {
         Some(packets_in(len, self.mss as usize)).filter(|&packets| packets <= MOST_QUEUED)
     }
 
-    /// Queues a record of `len` bytes. On an error, queues nothing.
+    /// Queues a record of `len` bytes, which is a message if `is_message`. On an error, queues
+    /// nothing.
     ///
     /// # Errors
     ///
-    /// `EFAULT`, or `ENOBUFS` if there is no memory.
+    /// `EFAULT`, `ENOBUFS` if there is no memory, `EINVAL` for a message with a header that the peer
+    /// would not accept.
     pub(in crate::stream) fn take_record(
         &mut self,
         sock: &Sock<impl Protocol>,
@@ -40,9 +46,14 @@ impl Sending {
         engine: &mut Connection,
         msg: &mut Message<'_>,
         len: usize,
+        is_message: bool,
     ) -> Result {
         let mut record = SeqQueue::new();
-        match self.make_record(sock, engine, msg, len, &mut record) {
+        let made = self.make_record(sock, engine, msg, len, &mut record);
+        match made.and_then(|packets| {
+            let valid = !is_message || begins_message(&mut record);
+            valid.then_some(packets).ok_or(EINVAL)
+        }) {
             Ok(packets) => {
                 while let Some(buffer) = record.pop() {
                     self.queue.push(buffer);
@@ -139,6 +150,13 @@ impl Sending {
         packet.put_from(msg, size)?;
         Ok(packet)
     }
+}
+
+/// Returns whether a record begins with the header of a message.
+fn begins_message(record: &mut SeqQueue<TxCb>) -> bool {
+    let mut header = [0; MESSAGE_LEN];
+    let has_header = |buffer: &mut Buffer| buffer.copy_bits(0, &mut header);
+    record.first_mut().is_some_and(has_header) && Place::read(&header).is_some()
 }
 
 /// Moves the bounds of a record when `part` is split off from the end of `packet`. The first part

@@ -2,7 +2,7 @@
 
 //! One end of a connection: its socket, and its program.
 
-use esp::records::LEAST_RECORD;
+use esp::records::{Kind, LEAST_RECORD};
 use esp::{flags, Connection, Failure, Nanos, Outcome, Seq, Slot, State};
 use esp_testkit::{Packet, Payload, Socket, Span};
 
@@ -54,7 +54,7 @@ impl Endpoint {
             socket.slot.set_priority(case.priority);
         }
         socket.listens = true;
-        socket.records = case.records.then_some(LEAST_RECORD);
+        socket.records = case.records.then_some(Kind::plain(LEAST_RECORD));
         socket.sends_options = (case.reports_windows || case.records)
             && case.sabotage != Some(Sabotage::SendNoOptions);
         socket.isn = isn(host, index);

@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 
 use esp::ack_queue::SHORT;
-use esp::records::Part;
+use esp::records::{Kind, Part};
 use esp::{
     flags, Advertised, Config, Connection, Failure, Header, Nanos, Options, Outcome, Room,
     Selective, Seq, Slot, State, Transmit, MISSING_MOST, OPTIONS_LEN,
@@ -92,7 +92,11 @@ impl Socket<VecDeque<u8>> {
             packet.payload.into()
         } else {
             let mut options = self.syn_options().to_vec();
-            options.extend(self.records.iter().flat_map(|n| Options::emit_records(*n)));
+            options.extend(
+                self.records
+                    .iter()
+                    .flat_map(|kind| Options::emit_records(*kind)),
+            );
             let nonce = packet.options.nonce;
             options.extend(nonce.iter().flat_map(|n| Options::emit_nonce(*n)));
             options
@@ -145,7 +149,7 @@ pub struct Socket<P> {
     pub arriving: Option<u32>,
     /// The largest record that the socket's connections accept, in bytes; `None` if they have no
     /// records.
-    pub records: Option<u32>,
+    pub records: Option<Kind>,
     write: VecDeque<Queued<P>>,
     /// The sequence number of the first packet in the write queue, unless the queue is empty.
     head: Seq,
@@ -302,8 +306,8 @@ impl<P: Payload> Socket<P> {
     /// Connects from port `own` to port `peer`.
     pub fn connect(&mut self, [own, peer]: [u16; 2], now: Nanos) {
         let mut conn = Connection::new(own, peer, self.negotiable());
-        if let Some(largest) = self.records {
-            conn.use_records(largest);
+        if let Some(kind) = self.records {
+            conn.use_records(kind);
         }
         self.use_nonce(&mut conn);
         conn.connect(self.isn, now);
@@ -314,8 +318,8 @@ impl<P: Payload> Socket<P> {
     pub fn accept(&mut self, syn: &Packet<P>, now: Nanos) {
         let header = &syn.header;
         let mut conn = Connection::accept(header.dst, header, self.isn, self.negotiable(), now);
-        if let Some(largest) = self.records {
-            conn.use_records(largest);
+        if let Some(kind) = self.records {
+            conn.use_records(kind);
         }
         self.use_nonce(&mut conn);
         conn.take_options(&syn.options);
@@ -331,7 +335,7 @@ impl<P: Payload> Socket<P> {
 
     /// Returns whether a listener accepts a SYN with `options`.
     pub fn agrees_with(&self, options: &Options) -> bool {
-        self.records.is_some() == options.records.is_some()
+        Kind::agree(self.records, options.records)
     }
 
     /// Moves a part of a message to the write queue, as much as fits into one packet. The bytes go
