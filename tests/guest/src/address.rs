@@ -21,6 +21,12 @@ pub const EPPROTO_EZDP: i32 = 1;
 pub const EP_SO_ZEROCOPY: i32 = 60;
 /// The size of a stream's receive ring.
 pub const EP_SO_RECEIVE_RING: i32 = 61;
+/// The descriptor whose regions are the memory of a channel's puts.
+pub const EP_SO_DOMAIN: i32 = 62;
+/// `ioctl` of a channel: makes a region of memory.
+pub const EP_IOC_REGION: u64 = 0x89e0;
+/// `ioctl` of a channel: ends a region of memory.
+pub const EP_IOC_END_REGION: u64 = 0x89e1;
 /// `EDP_SO_MTU` and `ESP_SO_MTU`: the largest payload of one packet, a u32.
 pub const SO_MTU: i32 = 1;
 /// `ESP_SO_CHECKSUM`: whether packets have a checksum, a u32.

@@ -28,7 +28,7 @@ scenarios! {
 }
 
 /// Returns a new `SOCK_SEQPACKET` socket of `host`.
-fn socket(host: &Host) -> Result<Socket> {
+pub(crate) fn socket(host: &Host) -> Result<Socket> {
     host.namespace
         .within(|| Socket::new(AF_ENET, libc::SOCK_SEQPACKET, 0))?
         .context("a socket of records")
@@ -232,7 +232,7 @@ fn other_kind(lab: &Lab) -> Outcome {
 }
 
 /// A peer that writes its own frames, and is connected to a socket of host `a`.
-struct Peer {
+pub(crate) struct Peer {
     wire: PacketSocket,
     host: [u8; 6],
     ports: [u16; 2],
@@ -245,8 +245,17 @@ const OPTION: &[u8] = &[9, 4, 0, 1, 0, 0];
 impl Peer {
     /// Starts to connect a socket of host `a`, and answers its SYN with `options`.
     fn answer(lab: &Lab, port: u16, options: &[u8]) -> Result<(Self, Socket)> {
+        Self::answer_to(lab, socket(&lab.a)?, port, options)
+    }
+
+    /// Starts to connect `client`, a socket of host `a`, and answers its SYN with `options`.
+    pub(crate) fn answer_to(
+        lab: &Lab,
+        client: Socket,
+        port: u16,
+        options: &[u8],
+    ) -> Result<(Self, Socket)> {
         let wire = lab.b.packets(ETH_P_ESP)?;
-        let client = socket(&lab.a)?;
         client.set_nonblocking(true)?;
         let address = Address {
             port,
@@ -268,7 +277,7 @@ impl Peer {
         Ok((peer, client))
     }
 
-    fn send(&mut self, flags: u8, payload: &[u8]) -> Outcome {
+    pub(crate) fn send(&mut self, flags: u8, payload: &[u8]) -> Outcome {
         let header = EspHeader {
             source: self.ports[0],
             destination: self.ports[1],
@@ -293,7 +302,7 @@ impl Peer {
         Ok(())
     }
 
-    fn wait_for(&self, wanted: impl Fn(&EspHeader) -> bool) -> Result<EspHeader> {
+    pub(crate) fn wait_for(&self, wanted: impl Fn(&EspHeader) -> bool) -> Result<EspHeader> {
         let of_ours = |frame: &[u8]| {
             EspHeader::of_frame(frame)
                 .filter(|header| header.destination == self.ports[0] && frame[..6] == STRANGER)
@@ -376,22 +385,28 @@ fn endless(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-fn cookies(lab: &Lab) -> Outcome {
-    let listener = listener(&lab.b, 721, 0)?;
-    // Fill the backlog with half-open connections.
+/// Fills the backlog of a listener of `b` with half-open connections, so that it answers the next
+/// SYN with a cookie. `option` is the option of records that the listener agrees with.
+pub(crate) fn fill_backlog(lab: &Lab, port: u16, option: &[u8]) -> Outcome {
     let wire = lab.a.packets(ETH_P_ESP)?;
-    for port in 0..50_u16 {
+    for source in 3_000..3_050 {
         let header = EspHeader {
-            source: 3_000 + port,
-            destination: 721,
-            length: OPTION.len() as u16,
-            sequence: port,
+            source,
+            destination: port,
+            length: option.len() as u16,
+            sequence: source,
             acknowledgement: 0,
             flags: flag::SYN,
         };
-        let frame = ethernet(lab.b.mac, STRANGER, ETH_P_ESP, &header.packet(OPTION));
+        let frame = ethernet(lab.b.mac, STRANGER, ETH_P_ESP, &header.packet(option));
         wire.send(&frame)?;
     }
+    Ok(())
+}
+
+fn cookies(lab: &Lab) -> Outcome {
+    let listener = listener(&lab.b, 721, 0)?;
+    fill_backlog(lab, 721, OPTION)?;
     let client = socket(&lab.a)?;
     client.connect(&lab.a.to(&lab.b, 721)).context("connect")?;
     let record = random(60_000, 9);

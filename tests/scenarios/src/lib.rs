@@ -76,6 +76,7 @@ mod netgauge_transports;
 mod network_cards;
 mod order_of_turns;
 mod proc_files;
+mod puts;
 mod receive_ring;
 mod receive_steering;
 mod ssocks;
@@ -139,6 +140,7 @@ pub fn all() -> Vec<&'static Scenario> {
         esp_runs::ALL,
         esp_selective::ALL,
         esp_short_messages::ALL,
+        puts::ALL,
         receive_ring::ALL,
         receive_steering::ALL,
         busy_polling::ALL,

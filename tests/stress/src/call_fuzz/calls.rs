@@ -9,6 +9,7 @@ use fastrand::Rng;
 use libc::{c_int, c_long, c_void};
 
 use super::arena::{Arena, ROOM};
+use super::channels::Keys;
 use super::mapped;
 use super::tally::Tally;
 use guest::address::{EPPROTO_EZDP, EP_SO_RECEIVE_RING, EP_SO_ZEROCOPY};
@@ -33,7 +34,7 @@ macro_rules! kinds {
 
 kinds! {
     Socket Bind Connect Listen Accept Send SendTo SendMsg SendMmsg Recv RecvFrom RecvMsg RecvMmsg GetSockName GetPeerName
-    SetSockOpt GetSockOpt Ring Ioctl Fcntl Shutdown Close Dup Dup2 Poll Select EpollCtl EpollWait SpliceIn SpliceOut Sendfile
+    SetSockOpt GetSockOpt Ring Channel Ioctl Fcntl Shutdown Close Dup Dup2 Poll Select EpollCtl EpollWait SpliceIn SpliceOut Sendfile
     Read Write PassFd TakeFd Uring MappedByEsp
 }
 
@@ -63,6 +64,8 @@ pub struct Common {
     pub namespaces: [File; 2],
     /// The number of the other host, the last byte of its IP addresses.
     pub other: u8,
+    /// Keys of regions.
+    pub keys: Keys,
     /// The counters of calls, which all processes share.
     pub tally: &'static Tally,
 }
@@ -110,7 +113,7 @@ impl Caller<'_> {
         }
     }
 
-    fn memory(&mut self, length: usize) -> *mut c_void {
+    pub(super) fn memory(&mut self, length: usize) -> *mut c_void {
         self.common.arena.pointer(&mut self.rng, length)
     }
 
@@ -279,6 +282,11 @@ impl Caller<'_> {
         let own = self.common.own.port(port).to_bytes();
         let kind = [libc::SOCK_STREAM, libc::SOCK_SEQPACKET][self.rng.usize(..2)];
         let [listener, client] = [(); 2].map(|()| self.nonblocking(AF_ENET, kind, 0));
+        if kind == libc::SOCK_SEQPACKET && self.rng.bool() {
+            self.join(listener, listener);
+            let domain = [listener, client][self.rng.usize(..2)];
+            self.join(client, domain);
+        }
         let name = self.common.arena.put(&mut self.rng, &own) as u64;
         self.counted(Kind::Bind, [listener, name, 16, 0, 0, 0]);
         self.counted(Kind::Listen, [listener, 4, 0, 0, 0, 0]);
@@ -320,6 +328,10 @@ impl Caller<'_> {
             }
             Kind::SetSockOpt | Kind::GetSockOpt => self.option(kind, fd),
             Kind::Ring => self.ring(fd),
+            Kind::Channel => {
+                let other = self.fd();
+                self.channel(fd, other)
+            }
             Kind::Ioctl | Kind::Fcntl => self.control(kind, fd),
             Kind::Listen | Kind::Shutdown | Kind::Close | Kind::Dup | Kind::Dup2 => {
                 self.integers(kind, fd)

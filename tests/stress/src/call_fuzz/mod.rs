@@ -5,6 +5,7 @@
 
 mod arena;
 mod calls;
+mod channels;
 mod mapped;
 mod tally;
 mod worker;

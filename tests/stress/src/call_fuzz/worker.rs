@@ -116,6 +116,7 @@ fn prepare(orders: &Orders<'_>) -> Result<Common> {
         addresses,
         namespaces,
         other: orders.other_number,
+        keys: Default::default(),
         tally: orders.tally,
     })
 }
