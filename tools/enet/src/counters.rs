@@ -109,6 +109,14 @@ const MEANINGS: &[(&str, &str)] = &[
         "Connections were made from packets that answered a cookie.",
     ),
     (
+        "EspInPuts",
+        "Puts of peers went to memory of a program.",
+    ),
+    (
+        "EspInMessagesRefused",
+        "Channels ended because a message was malformed, or a put was for no memory of the program's; a peer with an old or guessed key makes it rise.",
+    ),
+    (
         "EspAckQueueWaited",
         "Acknowledgements waited in an ACK queue while another sender had its turn; many senders to this host make it rise.",
     ),

@@ -60,6 +60,19 @@
  * has an example.
  */
 #define EP_SO_RECEIVE_RING 61
+/*
+ * Option of a SOCK_SEQPACKET socket: int, set once before it connects or listens; the descriptor
+ * whose regions are the memory to which peers may put, its own or that of another such socket. The
+ * socket is a channel then: each record begins with a struct ep_message. esp(7) has the rules.
+ */
+#define EP_SO_DOMAIN 62
+#define EP_IOC_REGION 0x89E0     /* ioctl of a channel: makes a struct ep_region, sets its key */
+#define EP_IOC_END_REGION 0x89E1 /* ioctl of a channel: ends the struct ep_region with this key */
+/* Operations of a message */
+#define EP_SEND 1 /* the peer's program receives it, header included */
+#define EP_PUT 2  /* the bytes behind the header go to a region of the peer's */
+/* Flag of a put: the peer's program receives the header once all bytes are in their place */
+#define EP_TELLS 1
 /* Options of a SOCK_DGRAM socket */
 #define EDP_SO_MTU 1   /* uint32_t: the largest datagram, bytes */
 #define EDP_SO_STATS 2 /* struct edp_stats */
@@ -91,6 +104,23 @@ struct ep_receive_ring {
 	uint64_t taken;           /* bytes taken so far; the program's, store with release */
 	uint64_t also_reserved[7];
 	uint32_t call;            /* not 0: recv() has more to return; load after put, with acquire */
+};
+
+/* Memory of a channel's program to which peers may put. */
+struct ep_region {
+	uint64_t address;
+	uint64_t length; /* bytes, 4 GiB at most */
+	uint64_t key;    /* the kernel's; cannot be guessed */
+};
+
+/* The header of a channel's message. Numbers are in network order. */
+struct ep_message {
+	uint8_t op;         /* EP_SEND, EP_PUT */
+	uint8_t flags;      /* EP_TELLS, 0 */
+	uint16_t zero;
+	uint32_t immediate; /* the programs' */
+	uint64_t key;       /* of the region; the programs' in a send */
+	uint64_t offset;    /* in the region, bytes; the programs' in a send */
 };
 
 struct sockaddr_en {
@@ -135,6 +165,8 @@ ENET_LAYOUT(offsetof(struct sockaddr_en, sen_ifindex) == 4);
 ENET_LAYOUT(offsetof(struct sockaddr_en, sen_addrlen) == 8);
 ENET_LAYOUT(offsetof(struct sockaddr_en, sen_addr) == 9);
 ENET_LAYOUT(offsetof(struct sockaddr_en, sen_zero) == 15);
+ENET_LAYOUT(sizeof(struct ep_region) == 24);
+ENET_LAYOUT(sizeof(struct ep_message) == 24);
 ENET_LAYOUT(sizeof(struct edp_stats) == 16);
 ENET_LAYOUT(sizeof(struct esp_stats) == 32);
 #undef ENET_LAYOUT

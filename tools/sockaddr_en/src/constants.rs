@@ -36,6 +36,20 @@ pub const EP_SO_ZEROCOPY: i32 = 60;
 /// ESP option, `u32`, set once: the size of the ring in which a program receives without system
 /// calls, in bytes.
 pub const EP_SO_RECEIVE_RING: i32 = 61;
+/// Option of an ESP socket with records, set once before it connects or listens: the descriptor
+/// whose regions are the memory of the channel's puts, its own or another one.
+pub const EP_SO_DOMAIN: i32 = 62;
+/// `ioctl` of a channel that makes a region: three 64-bit numbers, the address, the length and, as
+/// an answer, the key.
+pub const EP_IOC_REGION: libc::c_ulong = 0x89E0;
+/// `ioctl` of a channel that ends the region with the key in the third of three 64-bit numbers.
+pub const EP_IOC_END_REGION: libc::c_ulong = 0x89E1;
+/// Operation of a message that the peer's program receives.
+pub const EP_SEND: u8 = 1;
+/// Operation of a message whose bytes go to a region of the peer's.
+pub const EP_PUT: u8 = 2;
+/// Flag of a put: the peer's program receives the header once all bytes are in their place.
+pub const EP_TELLS: u8 = 1;
 /// EDP option, `u32`: the largest datagram in bytes.
 pub const EDP_SO_MTU: i32 = 1;
 /// EDP option, [`EdpStats`](crate::EdpStats): the socket's counters.

@@ -29,6 +29,7 @@
 
 mod address;
 mod capabilities;
+mod channel;
 pub mod constants;
 mod edp;
 mod esp;
@@ -51,6 +52,7 @@ pub mod tokio;
 
 pub use address::{Address, AddressError, Interface, NamedAddress, ToAddress};
 pub use capabilities::Capabilities;
+pub use channel::{Channel, ChannelListener, Domain, Message, Place, Region};
 pub use edp::{EdpProtocol, EdpSocket, Received};
 pub use esp::{EspListener, EspStream, Incoming};
 pub use esp_records::{EspRecordListener, EspRecords};

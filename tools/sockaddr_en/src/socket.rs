@@ -7,7 +7,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::time::Duration;
 
-use socket2::{Domain, Protocol, Type};
+use socket2::{Domain, MaybeUninitSlice, Protocol, Type};
 
 use crate::constants::SOL_EP;
 use crate::family::explain;
@@ -104,6 +104,19 @@ impl Socket {
 
     pub(crate) fn recv_vectored(&self, buffers: &mut [io::IoSliceMut<'_>]) -> io::Result<usize> {
         (&self.0).read_vectored(buffers)
+    }
+
+    pub(crate) fn recv_vectored_with_flags(
+        &self,
+        buffers: &mut [io::IoSliceMut<'_>],
+        flags: i32,
+    ) -> io::Result<usize> {
+        let mut parts: Vec<_> = buffers
+            .iter_mut()
+            .map(|part| MaybeUninitSlice::new(uninit(part)))
+            .collect();
+        let (length, _) = self.0.recv_vectored_with_flags(&mut parts, flags)?;
+        Ok(length)
     }
 
     pub(crate) fn peek(&self, buffer: &mut [u8]) -> io::Result<usize> {

@@ -17,7 +17,7 @@ fn expected() -> BTreeMap<&'static str, i64> {
     let mut all = BTreeMap::new();
     macro_rules! constants {
         ($($name:ident),* $(,)?) => {
-            $(all.insert(stringify!($name), i64::from($name));)*
+            $(all.insert(stringify!($name), $name as i64);)*
         };
     }
     constants!(
@@ -30,7 +30,13 @@ fn expected() -> BTreeMap<&'static str, i64> {
         EPPROTO_ESP,
         IPPROTO_ENET,
         ENET_INTERFACE_ANY,
+        EP_IOC_END_REGION,
+        EP_IOC_REGION,
+        EP_PUT,
+        EP_SEND,
+        EP_SO_DOMAIN,
         EP_SO_RECEIVE_RING,
+        EP_TELLS,
         EP_SO_ZEROCOPY,
         EDP_SO_MTU,
         EDP_SO_STATS,
