@@ -7,7 +7,7 @@
 //!
 //! C header: [`include/linux/spinlock.h`](srctree/include/linux/spinlock.h)
 
-use super::bindings;
+use super::{bindings, softirq::Softirq};
 use crate::net::errno::prelude::*;
 use core::{
     cell::UnsafeCell,
@@ -75,6 +75,38 @@ impl<T> BhLock<T> {
         // SAFETY: `with_flags` has initialised the lock.
         unsafe { bindings::spin_lock_bh(self.0.lock.get()) };
         BhLockGuard(self, NotThreadSafe)
+    }
+}
+
+impl<T> BhLock<T> {
+    /// Takes the lock in softirq context, where bottom halves are disabled already.
+    #[inline]
+    pub(crate) fn lock_in<'a>(&'a self, _softirq: Softirq<'a>) -> SoftirqGuard<'a, T> {
+        // SAFETY: `with_flags` has initialised the lock. No softirq interrupts its holder, as the
+        // evidence lasts as long as the guard.
+        unsafe { bindings::spin_lock(self.0.lock.get()) };
+        SoftirqGuard(self, NotThreadSafe)
+    }
+}
+
+/// Access like that of [`BhLockGuard`], in softirq context.
+pub(crate) struct SoftirqGuard<'a, T>(&'a BhLock<T>, NotThreadSafe);
+
+impl<T> Deref for SoftirqGuard<'_, T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        // SAFETY: The lock is held.
+        unsafe { &*self.0 .0.data.get() }
+    }
+}
+
+impl<T> Drop for SoftirqGuard<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: The guard holds the lock.
+        unsafe { bindings::spin_unlock(self.0 .0.lock.get()) };
     }
 }
 

@@ -500,6 +500,8 @@ H(u32, seq_sk_uid, (struct seq_file *seq, const struct sock *sk), return from_ku
 
 /* RCU, locks, lists */
 H(void, spin_lock_init, (spinlock_t *lock, struct lock_class_key *class), spin_lock_init(lock); lockdep_set_class(lock, class))
+H(void, spin_lock, (spinlock_t *lock), spin_lock(lock))
+H(void, spin_unlock, (spinlock_t *lock), spin_unlock(lock))
 H(void, spin_lock_bh, (spinlock_t *lock), spin_lock_bh(lock))
 H(void, spin_unlock_bh, (spinlock_t *lock), spin_unlock_bh(lock))
 H(void, hlist_nulls_add_head_rcu, (struct hlist_nulls_node *n, struct hlist_nulls_head *h), hlist_nulls_add_head_rcu(n, h))

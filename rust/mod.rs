@@ -60,6 +60,7 @@ pub(crate) mod message;
 pub(crate) mod namespace;
 mod notifier;
 pub(crate) mod offload;
+pub(crate) mod once;
 pub(crate) mod options;
 pub(crate) mod owned_timer;
 pub(crate) mod packet_type;

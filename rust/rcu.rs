@@ -42,7 +42,7 @@ pub(super) fn reschedule() {
 
 /// Waits until all read sections that have begun so far have ended. Call this in process context,
 /// outside any read section.
-pub(super) fn synchronize() {
+pub(crate) fn synchronize() {
     // SAFETY: The function can sleep. Every caller is in a context in which sleeping is allowed.
     unsafe { bindings::synchronize_rcu() };
 }

@@ -160,9 +160,7 @@ impl Region {
         }
         true
     }
-}
 
-impl Region {
     /// Copies a number, the bytes of `skb` from offset `start` on, to the place `to` of the pages.
     /// A program that reads it sees the old number or the new one. If it sees the new one, it also
     /// sees what was put before under the same lock.
@@ -206,8 +204,8 @@ impl Drop for Region {
 /// # Invariants
 ///
 /// Each place is null, or a region that the table owns. Only holders of the lock change places, and
-/// once the table has ended, only `end`. A region is dropped once it is unreachable for new readers,
-/// and a grace period of RCU has passed.
+/// once the table has ended, only `end`. A region is dropped once it is unreachable for new
+/// readers, and a grace period of RCU has passed.
 pub(crate) struct Regions {
     places: KVVec<AtomicPtr<Region>>,
     changes: Pin<KBox<Mutex<()>>>,
@@ -271,8 +269,8 @@ impl Regions {
         let place = self.place_of(key).filter(|_| !self.has_ended());
         let place = place.ok_or(ENOENT)?;
         let region = place.load(Relaxed);
-        // SAFETY: By the invariant, a pointer that is not null is a region, and it stays valid while
-        // the lock is held.
+        // SAFETY: By the invariant, a pointer that is not null is a region, and it stays valid
+        // while the lock is held.
         if unsafe { region.as_ref() }.is_none_or(|region| region.key != key) {
             return Err(ENOENT);
         }

@@ -10,10 +10,13 @@
 //!
 //! C header: [`include/linux/mm.h`](srctree/include/linux/mm.h)
 
-use super::{bindings, locked::Locked, skb::Buffer};
+use super::{
+    bh_lock::BhLock, bindings, family::ADDRESS_LEN, locked::Locked, skb::Buffer, softirq::Softirq,
+};
 use crate::net::errno::prelude::*;
 use core::{
-    ptr::NonNull,
+    ops::Deref,
+    ptr::{self, NonNull},
     sync::atomic::{
         AtomicU32, AtomicU64,
         Ordering::{Acquire, Relaxed, Release},
@@ -31,6 +34,12 @@ use kernel::{
 
 /// Maximum size of a ring in bytes.
 pub(crate) const MOST: usize = 16 << 20;
+
+/// Length of what precedes a datagram's bytes in a ring of datagrams.
+const HEADER_LEN: usize = 8 + ADDRESS_LEN;
+
+/// Alignment of datagrams in a ring, in bytes.
+const ALIGNMENT: usize = 8;
 
 /// The counts at the start of the control page. Each is in a cache line of its own, since the
 /// kernel writes one and the program the other.
@@ -123,34 +132,101 @@ impl Ring {
     /// overlaps, or else the bytes of both are mixed.
     #[inline]
     pub(crate) fn put(&self, skb: &Buffer, start: usize, len: usize) -> bool {
-        let Some((start, count)) = skb.span(start, len) else {
-            return false;
-        };
-        if len > self.size.saturating_sub(self.unread()) {
+        if skb.span(start, len).is_none() || len > self.room() {
             return false;
         }
         let put = self.put.load(Relaxed);
-        let place = put as usize & self.size.wrapping_sub(1);
-        let first = len.min(self.size.saturating_sub(place));
-        // SAFETY: By the invariant, the bytes of the ring follow the control page. `place` is less
-        // than `size`, and each part ends within the ring. The span lies in the data of `skb`.
-        let copied = unsafe {
-            let bytes = self.start.as_ptr().add(PAGE_SIZE);
-            bindings::skb_copy_bits(skb.as_ptr(), start, bytes.add(place).cast(), first as i32) == 0
+        let copied = self.copy(put, skb, start, len);
+        if copied {
+            self.publish(put.wrapping_add(len as u64));
+        }
+        copied
+    }
+
+    /// Puts a datagram, like [`put`](Self::put). See [`DatagramRing`].
+    #[inline]
+    fn put_datagram(&self, sender: &[u8; ADDRESS_LEN], skb: &Buffer) -> bool {
+        let len = skb.len();
+        let whole = HEADER_LEN.saturating_add(len).next_multiple_of(ALIGNMENT);
+        if whole > self.room() {
+            return false;
+        }
+        let put = self.put.load(Relaxed);
+        let start = u64::from(len as u32).to_ne_bytes();
+        let start = if cfg!(target_endian = "big") {
+            // The length comes first.
+            (u64::from(len as u32) << 32).to_ne_bytes()
+        } else {
+            start
+        };
+        self.write(put, &start);
+        self.write(put.wrapping_add(start.len() as u64), sender);
+        let copied = self.copy(put.wrapping_add(HEADER_LEN as u64), skb, 0, len);
+        if copied {
+            self.publish(put.wrapping_add(whole as u64));
+        }
+        copied
+    }
+
+    /// Returns the number of bytes that can be put.
+    #[inline]
+    fn room(&self) -> usize {
+        self.size.saturating_sub(self.unread())
+    }
+
+    /// Returns the memory of at most `len` bytes from byte `at` of those put on: its start, and
+    /// their number. The other bytes are at the start of the ring.
+    #[inline]
+    fn place(&self, at: u64, len: usize) -> (*mut u8, usize) {
+        let place = at as usize & self.size.wrapping_sub(1);
+        // SAFETY: By the invariant, the bytes of the ring follow the control page, and `place` is
+        // less than `size`.
+        let start = unsafe { self.start.as_ptr().add(PAGE_SIZE).add(place) };
+        (start, len.min(self.size.saturating_sub(place)))
+    }
+
+    /// Copies `len` bytes of `skb` from offset `start` on to the place of byte `at` of those put.
+    /// They are at most as many as the ring has, and lie within the buffer.
+    #[inline]
+    fn copy(&self, at: u64, skb: &Buffer, start: usize, len: usize) -> bool {
+        let Some((start, count)) = skb.span(start, len.min(self.size)) else {
+            return false;
+        };
+        let (to, first) = self.place(at, len);
+        let (begin, _) = self.place(0, 0);
+        // SAFETY: By `place`, the first part ends within the ring. The rest is less than the ring's
+        // size. The span lies in the data of `skb`.
+        unsafe {
+            bindings::skb_copy_bits(skb.as_ptr(), start, to.cast(), first as i32) == 0
                 && (first == len
                     || bindings::skb_copy_bits(
                         skb.as_ptr(),
                         start.wrapping_add(first as i32),
-                        bytes.cast(),
+                        begin.cast(),
                         count.wrapping_sub(first as i32),
                     ) == 0)
-        };
-        if copied {
-            let put = put.wrapping_add(len as u64);
-            self.put.store(put, Relaxed);
-            self.control().put.store(put, Release);
         }
-        copied
+    }
+
+    /// Copies `bytes`, which are fewer than the ring has, to the place of byte `at` of those put.
+    #[inline]
+    fn write<const N: usize>(&self, at: u64, bytes: &[u8; N]) {
+        const { assert!(N < PAGE_SIZE) };
+        let (to, first) = self.place(at, N);
+        let (begin, _) = self.place(0, 0);
+        // SAFETY: By `place`, the first part ends within the ring, and the rest is less than the
+        // ring's size. The program may write there at any time, as [`Ring`] says.
+        unsafe {
+            ptr::copy_nonoverlapping(bytes.as_ptr(), to, first);
+            ptr::copy_nonoverlapping(bytes.as_ptr().add(first), begin, N.wrapping_sub(first));
+        }
+    }
+
+    /// Tells the program that all bytes before byte `put` were put.
+    #[inline]
+    fn publish(&self, put: u64) {
+        self.put.store(put, Relaxed);
+        self.control().put.store(put, Release);
     }
 
     /// Tells the program whether a receive call has something to return that is not in the ring.
@@ -188,5 +264,49 @@ impl Ring {
             address = address.wrapping_add(PAGE_SIZE);
         }
         Ok(())
+    }
+}
+
+/// A ring of datagrams, which several processors may put at once. In the ring, each is its length,
+/// 32 bits of 0, the sender's address, and its data. Up to seven other bytes follow, so that the
+/// next one is aligned.
+pub(crate) struct DatagramRing {
+    ring: Ring,
+    producers: BhLock<()>,
+}
+
+impl DatagramRing {
+    /// Creates a ring of `size` bytes, like [`Ring::new`].
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`Ring::new`].
+    pub(crate) fn new(size: usize) -> Result<Self> {
+        Ok(DatagramRing {
+            ring: Ring::new(size)?,
+            producers: BhLock::new((), kernel::static_lock_class!())?,
+        })
+    }
+
+    /// Puts a datagram from `sender`, the data of `skb`, into the ring. Returns `false`, and puts
+    /// nothing, if there is no room.
+    #[inline]
+    pub(crate) fn put(
+        &self,
+        sender: &[u8; ADDRESS_LEN],
+        skb: &Buffer,
+        softirq: Softirq<'_>,
+    ) -> bool {
+        let _producers = self.producers.lock_in(softirq);
+        self.ring.put_datagram(sender, skb)
+    }
+}
+
+impl Deref for DatagramRing {
+    type Target = Ring;
+
+    #[inline]
+    fn deref(&self) -> &Ring {
+        &self.ring
     }
 }

@@ -2,7 +2,7 @@
 
 //! Receives EDP frames, and queues their datagrams for the readers of sockets.
 
-use super::{control, sock::Edp};
+use super::{control, ring, sock::Edp};
 use crate::{
     address::{sender, Address},
     edp::wire::{Header, HEADER_LEN},
@@ -28,7 +28,7 @@ fn refuse(skb: Skb, device: &Device, header: Option<&Header>, reason: DropReason
 }
 
 impl Handler for Frames {
-    fn receive(mut skb: Skb, device: &Device, section: &rcu::Read, _softirq: Softirq<'_>) {
+    fn receive(mut skb: Skb, device: &Device, section: &rcu::Read, softirq: Softirq<'_>) {
         let net_state = NetState::of_within(device.net(), section);
         let Some(source) = sender(&skb, device) else {
             let header = Header::parse(skb.head());
@@ -71,24 +71,37 @@ impl Handler for Frames {
         let Some(sock) = found else {
             return refuse(skb, device, Some(&header), DropReason::NoSocket);
         };
-        skb.set_note(Origin(Address {
+        let sender = Address {
             mac: source,
             port: header.src,
             ifindex,
-        }));
-        queue(sock, skb, device, &header, net_state);
+        };
+        skb.set_note(Origin(sender));
+        queue(sock, skb, device, &header, (net_state, &sender), softirq);
     }
 }
 
 /// Queues a datagram for the reader of `sock`.
 #[inline]
-fn queue(sock: &Sock<Edp>, mut skb: Skb, device: &Device, header: &Header, net_state: &NetState) {
+fn queue(
+    sock: &Sock<Edp>,
+    mut skb: Skb,
+    device: &Device,
+    header: &Header,
+    (net_state, sender): (&NetState, &Address),
+    softirq: Softirq<'_>,
+) {
     let stats = &sock.shared().stats;
     sock.note_arrival(&skb);
     // As in UDP, a filter sees the header, and may truncate the payload.
     let kept = sock.filter(&mut skb, HEADER_LEN);
     skb.pull(HEADER_LEN);
-    let queued = if kept {
+    let queued = if kept && sock.shared().ring.is_set() {
+        ring::put(sock, skb, sender, softirq).map_err(|skb| {
+            sock.count_drop();
+            (skb, DropReason::ReceiveBuffer)
+        })
+    } else if kept {
         sock.queue_datagram(skb)
     } else {
         sock.count_drop();

@@ -7,6 +7,7 @@ mod cork;
 pub(crate) mod input;
 mod output;
 pub(crate) mod peers;
+mod ring;
 pub(crate) mod sock;
 pub(crate) mod socket;
 mod zerocopy;

@@ -8,6 +8,8 @@ use crate::{
     device::{interface, DeviceGeneration},
     net::{
         device::Mac,
+        once::Once,
+        ring::DatagramRing,
         skb::Skb,
         sock::{Locked, Sock},
     },
@@ -41,6 +43,8 @@ pub(crate) struct Shared {
     /// Whether this is an EZDP socket: send calls do not copy the payload, which stays in place
     /// until it is sent.
     pub(super) always_in_place: bool,
+    /// The ring that receives datagrams, if a program has asked for one.
+    pub(super) ring: Once<DatagramRing>,
 }
 
 impl Shared {

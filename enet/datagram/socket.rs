@@ -5,6 +5,7 @@
 use super::{
     cork,
     output::largest,
+    ring,
     sock::{tie, Edp, LockedEdp, Pending, Shared},
     zerocopy,
 };
@@ -18,6 +19,7 @@ use crate::{
         message::Message,
         options::{OptionBuffer, OptionValue},
         rcu,
+        ring::Ring,
         skb::Skb,
         sock::{self, Protocol, Sock, TcpState},
         softirq::Softirq,
@@ -25,7 +27,7 @@ use crate::{
     },
     ports,
     skb_cb::Origin,
-    uapi::{is_own_level, EP_RECVERR, EP_SO_ZEROCOPY, SOL_EP},
+    uapi::{is_own_level, EP_RECVERR, EP_SO_RECEIVE_RING, EP_SO_ZEROCOPY, SOL_EP},
 };
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -125,8 +127,15 @@ impl Operations for Edp {
         Ok(local(sock.net(), port, ifindex).emit())
     }
 
+    fn ring(sock: &Sock<Self>) -> Option<&Ring> {
+        sock.shared().ring.get().map(|ring| &**ring)
+    }
+
     fn poll(call: &Call<'_, Self>) -> u32 {
-        let ready = call.datagram_readiness();
+        let mut ready = call.datagram_readiness();
+        if ring::unread(call) > 0 {
+            ready |= uapi::EPOLLIN | uapi::EPOLLRDNORM;
+        }
         let device = &call.shared().device;
         if ready & uapi::EPOLLIN == 0 && device.check(call.net(), tie(call)).is_err() {
             return ready | uapi::EPOLLERR | uapi::EPOLLHUP;
@@ -136,6 +145,7 @@ impl Operations for Edp {
 
     fn ioctl(sock: &Sock<Self>, command: u32) -> Result<u32> {
         match command {
+            uapi::SIOCINQ if sock.receives_nothing() => Ok(ring::unread(sock)),
             uapi::SIOCINQ => Ok(sock.first_datagram_len()),
             uapi::SIOCOUTQ => Ok(sock.in_devices()),
             _ => Err(ENOIOCTLCMD),
@@ -177,6 +187,10 @@ impl Operations for Edp {
             }
             EDP_SO_CHECKSUM => value.write_u32(sock.shared().sums.load(Relaxed).into()),
             EP_SO_ZEROCOPY => value.write_u32(sock.sends_in_place().into()),
+            EP_SO_RECEIVE_RING => {
+                let size = sock.shared().ring.get().map_or(0, |ring| ring.size());
+                value.write_u32(size as u32)
+            }
             _ => Err(ENOPROTOOPT),
         }
     }
@@ -186,6 +200,7 @@ impl Operations for Edp {
             return Err(ENOPROTOOPT);
         }
         match name {
+            EP_SO_RECEIVE_RING => ring::make(sock, value.read_u32()?)?,
             EDP_SO_CHECKSUM => sock.shared().sums.store(value.read_bool()?, Relaxed),
             EP_SO_ZEROCOPY => {
                 let on = value.read_bool()?;
@@ -235,9 +250,14 @@ impl Operations for Edp {
             // not wait.
             sock.shared().device.check(sock.net(), tie(sock))?;
         }
-        let Some((skb, offset)) = call.next_datagram(flags)? else {
+        let has_ring = sock.shared().ring.is_set();
+        let patience = if has_ring { uapi::MSG_DONTWAIT } else { 0 };
+        let Some((skb, offset)) = call.next_datagram(flags | patience)? else {
             return Ok(0);
         };
+        if has_ring {
+            ring::tell(sock);
+        }
         let Origin(from) = skb.note();
         let whole = skb.len().saturating_sub(offset);
         let copied = whole.min(len);

@@ -107,8 +107,8 @@ pub(super) fn exchange(sock: &Sock<Esp>, number: u32, argument: StructArgument) 
     })
 }
 
-/// Takes a part of a message: `bytes` of `skb`, which are next in order. Queues them, or copies them
-/// to their region. Ends the connection if the message breaks the rules.
+/// Takes a part of a message: `bytes` of `skb`, which are next in order. Queues them, or copies
+/// them to their region. Ends the connection if the message breaks the rules.
 // Out of line, so that connections without channels only pay for a branch.
 #[cold]
 #[inline(never)]
@@ -195,8 +195,8 @@ fn copy(sock: &Sock<Esp>, put: Put, skb: &Skb, bytes: Unread) -> bool {
     })
 }
 
-/// Returns a buffer to be queued for the program that has only the header of a message, which begins
-/// with `bytes` of `skb`.
+/// Returns a buffer to be queued for the program that has only the header of a message, which
+/// begins with `bytes` of `skb`.
 fn header_of(skb: Skb, bytes: Unread) -> Skb {
     let copied = Skb::alloc_slab(MESSAGE_LEN, Context::Softirq).and_then(|mut copy| {
         (copy.put_copy(&skb, bytes.start as usize, MESSAGE_LEN)).then_some(copy)

@@ -8,16 +8,13 @@ use super::domain::Rest;
 use crate::{
     esp::{self, records, Connection},
     net::{
+        once::Once,
         ring::Ring,
         sock::{Protocol, RawSock, Sock, TcpState},
         uapi,
     },
 };
-use core::sync::atomic::{
-    AtomicBool, AtomicU16, AtomicU32, AtomicU8,
-    Ordering::{Acquire, Relaxed, Release},
-};
-use kernel::sync::SetOnce;
+use core::sync::atomic::{AtomicU16, AtomicU32, AtomicU8, Ordering::Relaxed};
 
 /// Bit of [`Unread`]: an acknowledgement waits until outgoing data can carry it or the reader
 /// sleeps.
@@ -49,9 +46,7 @@ pub(crate) struct Unread {
     out_of_order_memory: AtomicU32,
     /// The ring that receives the bytes while no others are queued, if the program has asked for
     /// one. Its bytes do not count in `count`, and take no receive memory.
-    ring: SetOnce<Ring>,
-    /// Whether there is a ring. A plain load tells this, where a look at `ring` is a call.
-    has_ring: AtomicBool,
+    pub(super) ring: Once<Ring>,
 }
 
 impl Unread {
@@ -67,33 +62,10 @@ impl Unread {
         self.count.store(count, Relaxed);
     }
 
-    /// Returns whether there is a ring that receives the bytes.
-    #[inline]
-    pub(super) fn has_ring(&self) -> bool {
-        self.has_ring.load(Acquire)
-    }
-
-    /// Returns the ring that receives the bytes, if there is one.
-    #[inline]
-    pub(super) fn ring(&self) -> Option<&Ring> {
-        if self.has_ring() {
-            self.ring.as_ref()
-        } else {
-            None
-        }
-    }
-
-    /// Makes `ring` receive the next bytes. Returns `false` if there is a ring already.
-    pub(super) fn set_ring(&self, ring: Ring) -> bool {
-        let set = self.ring.populate(ring);
-        self.has_ring.store(true, Release);
-        set
-    }
-
     /// Returns the number of unread bytes, those in the ring included.
     #[inline]
     pub(crate) fn all(&self) -> u32 {
-        let in_ring = self.ring().map_or(0, Ring::unread);
+        let in_ring = self.ring.get().map_or(0, Ring::unread);
         self.count().saturating_add(in_ring as u32)
     }
 

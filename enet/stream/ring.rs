@@ -35,7 +35,7 @@ pub(super) fn make(sock: &Sock<Esp>, size: u32) -> Result {
     if sock.keeps_records() {
         return Err(EOPNOTSUPP);
     }
-    if sock.shared().unread.ring().is_some() {
+    if sock.shared().unread.ring.is_set() {
         return Err(EBUSY);
     }
     let ring = Ring::new(size as usize)?;
@@ -43,7 +43,7 @@ pub(super) fn make(sock: &Sock<Esp>, size: u32) -> Result {
     if sock.tcp_state() == TcpState::Listen as u8 {
         return Err(EOPNOTSUPP);
     }
-    if !sock.shared().unread.set_ring(ring) {
+    if !sock.shared().unread.ring.set(ring) {
         return Err(EBUSY);
     }
     tell(sock);
@@ -52,7 +52,7 @@ pub(super) fn make(sock: &Sock<Esp>, size: u32) -> Result {
 
 /// Returns the size of the ring in bytes, 0 if there is none.
 pub(super) fn size(sock: &Sock<Esp>) -> u32 {
-    (sock.shared().unread.ring()).map_or(0, |ring| ring.size() as u32)
+    (sock.shared().unread.ring.get()).map_or(0, |ring| ring.size() as u32)
 }
 
 /// Puts payload that is next in order, `bytes` of `skb`, into the ring. Returns the buffer if it
@@ -61,7 +61,7 @@ pub(super) fn size(sock: &Sock<Esp>) -> u32 {
 pub(super) fn put(esp: &mut LockedEsp<'_>, skb: Skb, bytes: Unread) -> Option<Skb> {
     let sock = esp.sock();
     let unread = &sock.shared().unread;
-    let Some(ring) = unread.ring() else {
+    let Some(ring) = unread.ring.get() else {
         return Some(skb);
     };
     if unread.count() > 0 || !ring.put(&skb, bytes.start as usize, bytes.len()) {
@@ -93,7 +93,7 @@ pub(super) fn count_as_read(esp: &mut LockedEsp<'_>) {
 #[inline]
 pub(super) fn tell(sock: &Sock<Esp>) {
     let unread = &sock.shared().unread;
-    if let Some(ring) = unread.ring() {
+    if let Some(ring) = unread.ring.get() {
         ring.set_call(unread.count() > 0 || is_over(sock));
     }
 }
@@ -102,7 +102,7 @@ pub(super) fn tell(sock: &Sock<Esp>) {
 /// wait for go to the ring.
 #[inline]
 pub(super) fn is_made(sock: &Sock<Esp>) -> bool {
-    sock.shared().unread.has_ring()
+    sock.shared().unread.ring.is_set()
 }
 
 /// Returns whether the next bytes that are processed go to a ring, since a receive call has emptied
@@ -111,7 +111,7 @@ pub(super) fn is_made(sock: &Sock<Esp>) -> bool {
 #[inline]
 pub(super) fn is_next(sock: &Sock<Esp>) -> bool {
     let unread = &sock.shared().unread;
-    unread.count() == 0 && unread.has_ring()
+    unread.count() == 0 && unread.ring.is_set()
 }
 
 /// Returns whether a reader must stop waiting: because the connection is over, or because the bytes
@@ -125,5 +125,5 @@ pub(super) fn ends_wait(sock: &Sock<Esp>) -> bool {
 /// Returns whether the ring has bytes that the program has not taken.
 #[inline]
 pub(super) fn has_bytes(sock: &Sock<Esp>) -> bool {
-    (sock.shared().unread.ring()).is_some_and(|ring| ring.unread() > 0)
+    (sock.shared().unread.ring.get()).is_some_and(|ring| ring.unread() > 0)
 }

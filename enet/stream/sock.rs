@@ -20,6 +20,7 @@ use crate::{
         device::{Device, Mac},
         inet::{Bell, InternetEnd},
         map::Key,
+        once::Once,
         sock::{Locked, Sock, TcpState},
     },
     ports::Binding,
@@ -29,7 +30,6 @@ use core::sync::atomic::{
     AtomicBool, AtomicU32, AtomicU64, AtomicU8,
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
-use kernel::sync::SetOnce;
 
 /// The protocol ESP.
 pub(crate) struct Esp;
@@ -55,7 +55,7 @@ pub(crate) struct Shared {
     deferred: AtomicU8,
     pub(crate) asking: Asking,
     /// The domain, if the socket is a channel.
-    domain: SetOnce<Domain>,
+    domain: Once<Domain>,
 }
 
 /// The state of a wait before the SYN. A companion, the ESP socket of a TCP socket's descriptor,
@@ -165,12 +165,12 @@ impl Shared {
 
     /// Returns the domain, if the socket is a channel.
     pub(super) fn domain(&self) -> Option<&Domain> {
-        self.domain.as_ref()
+        self.domain.get()
     }
 
     /// Makes the socket a channel of `domain`. Returns `false` if it is a channel already.
     pub(super) fn set_domain(&self, domain: Domain) -> bool {
-        self.domain.populate(domain)
+        self.domain.set(domain)
     }
 
     /// Sets the peer, before the socket is listed among the connections.

@@ -578,7 +578,7 @@ impl Operations for Esp {
     }
 
     fn ring(sock: &Sock<Self>) -> Option<&Ring> {
-        sock.shared().unread.ring()
+        sock.shared().unread.ring.get()
     }
 
     fn exchange(sock: &Sock<Self>, number: u32, argument: StructArgument) -> Result {

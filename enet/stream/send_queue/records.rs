@@ -37,8 +37,8 @@ impl Sending {
     ///
     /// # Errors
     ///
-    /// `EFAULT`, `ENOBUFS` if there is no memory, `EINVAL` for a message with a header that the peer
-    /// would not accept.
+    /// `EFAULT`, `ENOBUFS` if there is no memory, `EINVAL` for a message with a header that the
+    /// peer would not accept.
     pub(in crate::stream) fn take_record(
         &mut self,
         sock: &Sock<impl Protocol>,

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Receiving datagrams by a ring that the program has mapped (`EP_SO_RECEIVE_RING`).
+//!
+//! From the moment on in which there is a ring, datagrams go there, and are dropped if they do not
+//! fit. Receive calls return those that were queued before, and never sleep.
+
+use super::sock::Edp;
+use crate::net::errno::prelude::*;
+use crate::{
+    address::Address,
+    net::{rcu, ring::DatagramRing, skb::Skb, sock::Sock, softirq::Softirq},
+};
+
+/// Makes a ring of `size` bytes for the socket.
+///
+/// # Errors
+///
+/// `EBUSY` if there is a ring already, and the errors of [`Ring::new`].
+pub(super) fn make(sock: &Sock<Edp>, size: u32) -> Result {
+    let ring = &sock.shared().ring;
+    if ring.is_set() || !ring.set(DatagramRing::new(size as usize)?) {
+        return Err(EBUSY);
+    }
+    // A packet that another processor handles now may not have seen the ring, and joins the queue.
+    rcu::synchronize();
+    tell(sock);
+    Ok(())
+}
+
+/// Puts a datagram from `sender` into the ring, and wakes a reader. Returns the datagram if it does
+/// not fit.
+#[cold]
+#[inline(never)]
+pub(super) fn put(
+    sock: &Sock<Edp>,
+    skb: Skb,
+    sender: &Address,
+    softirq: Softirq<'_>,
+) -> core::result::Result<(), Skb> {
+    let sender = sender.emit();
+    let ring = sock.shared().ring.get();
+    if !ring.is_some_and(|ring| ring.put(&sender, &skb, softirq)) {
+        return Err(skb);
+    }
+    skb.consume();
+    sock.data_ready();
+    Ok(())
+}
+
+/// Tells the program whether a receive call has a datagram to return, one that was queued before
+/// there was a ring.
+pub(super) fn tell(sock: &Sock<Edp>) {
+    if let Some(ring) = sock.shared().ring.get() {
+        ring.set_call(!sock.receives_nothing());
+    }
+}
+
+/// Returns the number of bytes in the ring that the program has not taken.
+pub(super) fn unread(sock: &Sock<Edp>) -> u32 {
+    (sock.shared().ring.get()).map_or(0, |ring| ring.unread() as u32)
+}
