@@ -19,14 +19,14 @@ pub(super) const KIND: Kind = Kind {
 };
 
 fn prepare(context: &Context) -> Result<Prepared> {
-    prepare_with(context, EdpProtocol::Edp, |socket, _| socket)
+    prepare_with(context, EdpProtocol::Edp, |socket, _| Ok(socket))
 }
 
 /// Prepares a transport over a socket of `protocol`. `wrap` makes the transport's socket of it.
 pub(super) fn prepare_with<S: DatagramSocket + 'static>(
     context: &Context,
     protocol: EdpProtocol,
-    wrap: fn(EdpSocket, &Context) -> S,
+    wrap: fn(EdpSocket, &Context) -> Result<S>,
 ) -> Result<Prepared> {
     let name = match protocol {
         EdpProtocol::Edp => "EDP",
@@ -45,7 +45,7 @@ pub(super) fn prepare_with<S: DatagramSocket + 'static>(
             .with_context(|| format!("connecting to {address} by {name}"))?;
         let most = socket.max_datagram();
         let most = most.with_context(|| format!("asking for {name}'s largest datagram"))?;
-        Datagrams::boxed(wrap(socket, &context), most as usize, &context)
+        Datagrams::boxed(wrap(socket, &context)?, most as usize, &context)
     }))
 }
 

@@ -30,7 +30,7 @@ pub(super) const KIND: Kind = Kind::new(
 
 fn prepare(context: &Context) -> Result<Prepared> {
     edp::prepare_with(context, EdpProtocol::Ezdp, |socket, context| {
-        ZeroCopyDatagrams::new(socket, context.give_up)
+        Ok(ZeroCopyDatagrams::new(socket, context.give_up))
     })
 }
 

@@ -8,8 +8,8 @@ use super::kind::Kind;
 use super::options::{SocketOptions, Taken};
 use super::streams::StreamKind;
 use super::{
-    edp, edp_zero_copy, esp, esp_records, esp_ring, mpi, raw, spliced, tcp, tipc, udp, unix,
-    zero_copy,
+    edp, edp_ring, edp_zero_copy, esp, esp_records, esp_ring, mpi, raw, spliced, tcp, tipc, udp,
+    unix, zero_copy,
 };
 
 /// All kinds, in the order in which they are measured and listed.
@@ -21,6 +21,7 @@ pub const KINDS: &[Kind] = &[
     esp::KIND,
     esp_records::KIND,
     esp_ring::KIND,
+    edp_ring::KIND,
     unix::KIND,
     tipc::KIND,
     zero_copy::TCP,
@@ -147,8 +148,9 @@ mod tests {
             match (kind.name, stream_kind(kind)) {
                 ("tcp" | "esp" | "unix" | "tipc", Ok(_)) => {}
                 (
-                    "udp" | "raw" | "edp" | "esp-records" | "esp-ring" | "tcp-zerocopy"
-                    | "esp-zerocopy" | "edp-zerocopy" | "tcp-splice" | "esp-splice" | "mpi",
+                    "udp" | "raw" | "edp" | "edp-ring" | "esp-records" | "esp-ring"
+                    | "tcp-zerocopy" | "esp-zerocopy" | "edp-zerocopy" | "tcp-splice"
+                    | "esp-splice" | "mpi",
                     Err(error),
                 ) => {
                     assert!(error.to_string().contains("tcp, esp"), "{error}");

@@ -28,6 +28,7 @@ macro_rules! socket_option {
 mod completions;
 pub(crate) mod datagram;
 mod edp;
+mod edp_ring;
 mod edp_zero_copy;
 mod esp;
 mod esp_records;

@@ -11,7 +11,7 @@ use crate::prelude::*;
 use crate::program::{start, wait_for_word};
 
 /// All transports that netgauge's option `-m` takes.
-pub const TRANSPORTS: [&str; 14] = [
+pub const TRANSPORTS: [&str; 15] = [
     "tcp",
     "udp",
     "raw",
@@ -19,6 +19,7 @@ pub const TRANSPORTS: [&str; 14] = [
     "esp",
     "esp-records",
     "esp-ring",
+    "edp-ring",
     "unix",
     "tipc",
     "tcp-zerocopy",

@@ -55,9 +55,9 @@
  */
 #define EP_SO_ZEROCOPY 60
 /*
- * Option of a SOCK_STREAM socket: uint32_t, set once; the size of the socket's receive ring,
- * bytes: a power of two from the size of a page to 16 MiB. Receive calls then never block. esp(7)
- * has an example.
+ * Option of a SOCK_STREAM or SOCK_DGRAM socket: uint32_t, set once; the size of the socket's
+ * receive ring, bytes: a power of two from the size of a page to 16 MiB. Receive calls then never
+ * block. esp(7) and edp(7) have examples.
  */
 #define EP_SO_RECEIVE_RING 61
 /*
@@ -132,6 +132,16 @@ struct sockaddr_en {
 	uint8_t sen_zero;       /* 0 */
 };
 
+/*
+ * A datagram in a receive ring. Its bytes follow. The next one begins at the next multiple of 8
+ * bytes behind them.
+ */
+struct ep_datagram {
+	uint32_t length; /* bytes */
+	uint32_t zero;
+	struct sockaddr_en sender;
+};
+
 /* Counters of a datagram socket since its creation; they wrap. */
 struct edp_stats {
 	uint32_t pkt_tx;      /* handed to the device */
@@ -165,6 +175,7 @@ ENET_LAYOUT(offsetof(struct sockaddr_en, sen_ifindex) == 4);
 ENET_LAYOUT(offsetof(struct sockaddr_en, sen_addrlen) == 8);
 ENET_LAYOUT(offsetof(struct sockaddr_en, sen_addr) == 9);
 ENET_LAYOUT(offsetof(struct sockaddr_en, sen_zero) == 15);
+ENET_LAYOUT(sizeof(struct ep_datagram) == 24);
 ENET_LAYOUT(sizeof(struct ep_region) == 24);
 ENET_LAYOUT(sizeof(struct ep_message) == 24);
 ENET_LAYOUT(sizeof(struct edp_stats) == 16);

@@ -202,7 +202,8 @@ impl Drop for Memory {
 /// [number](Self::load) that the peer has put behind them is there.
 ///
 /// Dropping the value ends the region, and waits until no packet writes to it any more, which takes
-/// some milliseconds. After `fork`, a child must not drop it, as that would end the parent's region.
+/// some milliseconds. After `fork`, a child must not drop it, as that would end the parent's
+/// region.
 #[derive(Debug)]
 pub struct Region {
     domain: Arc<Socket>,

@@ -67,7 +67,7 @@ impl Received {
 /// # Ok::<(), std::io::Error>(())
 /// ```
 #[derive(Debug)]
-pub struct EdpSocket(Socket);
+pub struct EdpSocket(pub(crate) Socket);
 
 common_methods!(EdpSocket);
 data_methods!(EdpSocket);

@@ -65,4 +65,4 @@ pub use mac::{MacAddr, ParseMacError};
 #[cfg(feature = "lookup")]
 pub use neighbours::{neighbours, Neighbour};
 pub use raw::{EdpStats, EspStats, SockaddrEn};
-pub use receive_ring::ReceiveRing;
+pub use receive_ring::{Datagram, DatagramRing, ReceiveRing};

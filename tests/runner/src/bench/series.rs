@@ -9,7 +9,7 @@ use super::{between_ends, over};
 /// netgauge's names for the transports that are measured with small messages.
 pub const TRANSPORTS: [&str; 5] = ["tcp", "udp", "raw", "edp", "esp"];
 /// The transports that are measured with a polled dialogue.
-const POLLED: [&str; 6] = ["tcp", "udp", "raw", "edp", "esp", "esp-ring"];
+const POLLED: [&str; 7] = ["tcp", "udp", "raw", "edp", "edp-ring", "esp", "esp-ring"];
 /// The transports that are measured with streams.
 pub const STREAMS: [&str; 2] = ["tcp", "esp"];
 
