@@ -501,6 +501,30 @@ pub fn start_process(work: impl FnOnce() -> i32) -> Result<Pid> {
     }
 }
 
+/// Starts `work` in a forked process, which exits with 0 if it succeeds, and otherwise notes the
+/// error.
+///
+/// # Errors
+/// The errors of [`start_process`].
+pub fn start_outcome(work: impl FnOnce() -> Outcome) -> Result<Pid> {
+    start_process(|| match work() {
+        Ok(()) => 0,
+        Err(error) => {
+            note(&format!("{error:#}"));
+            1
+        }
+    })
+}
+
+/// Waits for a process of [`start_outcome`].
+///
+/// # Errors
+/// If the work has failed.
+pub fn succeeds(child: Pid) -> Outcome {
+    let status = waitpid(child, None)?;
+    same(status, WaitStatus::Exited(child, 0), "the process")
+}
+
 /// Returns the difference of each counter between `before` and `after`.
 pub fn growth(before: &[u64], after: &[u64]) -> Vec<u64> {
     let pairs = before.iter().zip(after);

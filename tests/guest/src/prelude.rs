@@ -18,7 +18,7 @@ pub use crate::frame::{ethernet, flag, EspHeader, PacketSocket, ETH_P_EDP, ETH_P
 pub use crate::harness::scenarios;
 pub use crate::harness::{
     comes_next, failed_with, has_events, note, quiet, receives, refused, same, silent,
-    start_process, Outcome, Scenario,
+    start_outcome, start_process, succeeds, Outcome, Scenario,
 };
 pub use crate::knobs::Knobs;
 pub use crate::lab::{

@@ -8,7 +8,9 @@
 mod bad_input;
 mod busy_polling;
 #[cfg(target_arch = "x86_64")]
+mod channels;
 mod compat;
+mod datagram_ring;
 mod device_changes;
 mod device_events;
 mod device_kinds;
@@ -112,6 +114,7 @@ pub fn all() -> Vec<&'static Scenario> {
         esp_masks::ALL,
         esp_calls::ALL,
         #[cfg(target_arch = "x86_64")]
+        channels::ALL,
         compat::ALL,
         mapped_tcp::ALL,
         mapped_v6::ALL,
@@ -132,6 +135,7 @@ pub fn all() -> Vec<&'static Scenario> {
         bad_input::ALL,
         hostile_frames::ALL,
         isolation::ALL,
+        datagram_ring::ALL,
         device_changes::ALL,
         device_events::ALL,
         device_kinds::ALL,

@@ -11,20 +11,23 @@ use std::sync::atomic::AtomicU64;
 
 use nix::sys::mman::{mmap_anonymous, mprotect, munmap, MapFlags, ProtFlags};
 use nix::sys::signal::{kill, Signal};
-use nix::sys::wait::{WaitPidFlag, WaitStatus};
+use nix::sys::wait::WaitPidFlag;
 
-use guest::address::{EP_IOC_END_REGION, EP_IOC_REGION, EP_SO_DOMAIN};
+use guest::address::{EP_IOC_END_REGION, EP_IOC_REGION, EP_SO_DOMAIN, ESP_SO_CHECKSUM};
 use guest::prelude::*;
 use guest::program::{start, wait_for_word};
 use sockaddr_en::{Domain, Message, Place};
 
-use crate::esp_records::{fill_backlog, socket, Peer};
+use crate::esp_records::socket;
 
 scenarios! {
     direct put_goes_to_its_place = in_place;
     direct put_of_a_number_changes_it_at_once = numbers;
     direct put_that_tells_is_received_behind_its_bytes = tells;
     direct put_arrives_through_a_bad_wire = bad_wire, within(120);
+    direct put_with_checksums_at_an_mtu_of_9000 = large_packets;
+    direct put_to_the_own_host = own_host;
+    direct put_in_a_flood_keeps_its_order = flood;
     direct put_needs_no_reader = no_reader;
     direct put_to_a_stopped_process_completes = stopped;
     direct put_from_any_connection_of_the_domain = shared;
@@ -35,23 +38,18 @@ scenarios! {
     direct put_region_is_refused_with_the_reason = region_errors;
     direct put_region_counts_as_locked_memory = locked;
     direct put_region_ends_with_its_descriptor = closed;
-    direct channel_is_made_once_before_it_connects = option;
-    direct channel_and_plain_records_refuse_each_other = other_kind;
-    direct channel_sends_only_messages = bad_sends;
-    direct channel_resets_a_peer_that_breaks_its_rules = hostile;
-    direct channel_behind_cookies = cookies;
     direct channel_of_the_library_puts_and_tells = library;
     direct esp_put_example_writes_to_the_servers_memory = example;
 }
 
-const PAGE: usize = 4096;
-const HEADER: usize = 24;
-const SEND: u8 = 1;
-const PUT: u8 = 2;
-const TELLS: u8 = 1;
+pub(crate) const PAGE: usize = 4096;
+pub(crate) const HEADER: usize = 24;
+pub(crate) const SEND: u8 = 1;
+pub(crate) const PUT: u8 = 2;
+pub(crate) const TELLS: u8 = 1;
 
 /// Memory that peers may write to at any time.
-struct Memory {
+pub(crate) struct Memory {
     place: NonNull<u8>,
     length: usize,
 }
@@ -68,11 +66,11 @@ impl Memory {
         Ok(Self { place, length })
     }
 
-    fn private(length: usize) -> Result<Self> {
+    pub(crate) fn private(length: usize) -> Result<Self> {
         Self::new(length, MapFlags::MAP_PRIVATE)
     }
 
-    fn read(&self, range: Range<usize>) -> Vec<u8> {
+    pub(crate) fn read(&self, range: Range<usize>) -> Vec<u8> {
         assert!(range.end <= self.length);
         range
             // SAFETY: the offset lies within the mapping. The kernel may write the byte meanwhile.
@@ -90,7 +88,7 @@ impl Memory {
     }
 
     /// Makes the whole memory a region of the socket's domain.
-    fn region(&self, socket: &Socket) -> std::io::Result<u64> {
+    pub(crate) fn region(&self, socket: &Socket) -> std::io::Result<u64> {
         region(socket, self.address(), self.length as u64)
     }
 }
@@ -117,7 +115,7 @@ fn end_region(socket: &Socket, key: u64) -> std::io::Result<()> {
 }
 
 /// Returns the header of a message.
-fn header(operation: u8, flags: u8, immediate: u32, key: u64, offset: u64) -> Vec<u8> {
+pub(crate) fn header(operation: u8, flags: u8, immediate: u32, key: u64, offset: u64) -> Vec<u8> {
     let fields: [&[u8]; 4] = [
         &[operation, flags, 0, 0],
         &immediate.to_be_bytes(),
@@ -128,14 +126,14 @@ fn header(operation: u8, flags: u8, immediate: u32, key: u64, offset: u64) -> Ve
 }
 
 /// Makes `socket` a channel of a domain of its own.
-fn channel(socket: Socket) -> Result<Socket> {
+pub(crate) fn channel(socket: Socket) -> Result<Socket> {
     socket
         .set_int_option(SOL_EP, EP_SO_DOMAIN, socket.as_raw_fd())
         .context("EP_SO_DOMAIN")?;
     Ok(socket)
 }
 
-fn listener(host: &Host, port: u16) -> Result<Socket> {
+pub(crate) fn listener(host: &Host, port: u16) -> Result<Socket> {
     let socket = channel(socket(host)?)?;
     socket.bind(&host.here(port)).context("bind")?;
     socket.listen(4).context("listen")?;
@@ -143,14 +141,14 @@ fn listener(host: &Host, port: u16) -> Result<Socket> {
 }
 
 /// A channel from `a` to `b`, and the listener at `b`, whose domain has the regions.
-struct Channel {
-    client: Socket,
-    server: Socket,
-    listener: Socket,
+pub(crate) struct Channel {
+    pub(crate) client: Socket,
+    pub(crate) server: Socket,
+    pub(crate) listener: Socket,
 }
 
 impl Channel {
-    fn new(lab: &Lab, port: u16) -> Result<Self> {
+    pub(crate) fn new(lab: &Lab, port: u16) -> Result<Self> {
         let listener = listener(&lab.b, port)?;
         let client = channel(socket(&lab.a)?)?;
         client.connect(&lab.a.to(&lab.b, port)).context("connect")?;
@@ -183,7 +181,7 @@ impl Channel {
     }
 }
 
-fn put(
+pub(crate) fn put(
     client: &Socket,
     (flags, immediate): (u8, u32),
     key: u64,
@@ -231,7 +229,7 @@ fn numbers(lab: &Lab) -> Outcome {
         for count in 1..=COUNT {
             // The bytes in front of the number are put first.
             channel.put(key, 8, &count.to_ne_bytes())?;
-            channel.put(key, 0, &(count | count << 32).to_ne_bytes())?;
+            channel.put(key, 0, &(count | (count << 32)).to_ne_bytes())?;
         }
         Ok(())
     };
@@ -281,7 +279,7 @@ fn in_place(lab: &Lab) -> Outcome {
 }
 
 /// Receives the header of a put, and compares it.
-fn told(socket: &Socket, header: &[u8]) -> Outcome {
+pub(crate) fn told(socket: &Socket, header: &[u8]) -> Outcome {
     let mut room = [0; 100];
     let length = socket.receive(&mut room, 0).context("receive")?;
     ensure!(room[..length] == *header, "{:?}", &room[..length]);
@@ -328,6 +326,77 @@ fn bad_wire(lab: &Lab) -> Outcome {
     told(&channel.server, &header(PUT, TELLS, 8, key, 0))
 }
 
+fn large_packets(lab: &Lab) -> Outcome {
+    lab.set_mtu(9_000)?;
+    for host in [&lab.a, &lab.b] {
+        Knobs(&host.namespace).set("checksum", 1)?;
+    }
+    let memory = Memory::private(200_000)?;
+    let channel = Channel::new(lab, 776)?;
+    same(
+        channel.client.int_option(SOL_EP, ESP_SO_CHECKSUM)?,
+        1,
+        "checksums",
+    )?;
+    let key = memory.region(&channel.listener)?;
+    put_at_random(&channel, &memory, key, 5)?;
+    send_single_packets(&lab.a.namespace)?;
+    put_at_random(&channel, &memory, key, 6)
+}
+
+fn own_host(lab: &Lab) -> Outcome {
+    let memory = Memory::private(200_000)?;
+    let listener = listener(&lab.b, 777)?;
+    let client = channel(socket(&lab.b)?)?;
+    client.connect(&lab.b.to(&lab.b, 777)).context("connect")?;
+    let (server, _) = listener.accept(0).context("accept")?;
+    let key = memory.region(&listener)?;
+    let channel = Channel {
+        client,
+        server,
+        listener,
+    };
+    put_at_random(&channel, &memory, key, 7)
+}
+
+/// Many small puts to one place, some of which tell, with sends in between.
+fn flood(lab: &Lab) -> Outcome {
+    const COUNT: u32 = 20_000;
+    let memory = Memory::private(PAGE)?;
+    let channel = Channel::new(lab, 778)?;
+    let key = memory.region(&channel.listener)?;
+    let puts = || {
+        for count in 0..COUNT {
+            match count % 100 {
+                99 => put(
+                    &channel.client,
+                    (TELLS, count),
+                    key,
+                    0,
+                    &count.to_ne_bytes(),
+                )?,
+                50 => channel.client.send_all(&header(SEND, 0, count, 0, 0))?,
+                _ => channel.put(key, 0, &count.to_ne_bytes())?,
+            }
+        }
+        Ok(())
+    };
+    let receives = || {
+        for count in (50..COUNT).step_by(100) {
+            told(&channel.server, &header(SEND, 0, count, 0, 0))?;
+            told(&channel.server, &header(PUT, TELLS, count + 49, key, 0))?;
+            let there = memory.read(0..4).try_into().map(u32::from_ne_bytes);
+            let there = there.map_err(|_| anyhow!("four bytes"))?;
+            ensure!(there >= count + 49, "{there} behind {}", count + 49);
+        }
+        Ok(())
+    };
+    beside(puts, receives)?;
+    channel.complete()?;
+    ensure!(memory.read(0..4) == (COUNT - 1).to_ne_bytes());
+    Ok(())
+}
+
 /// Many times the receive buffer's size arrives, though the program receives nothing.
 fn no_reader(lab: &Lab) -> Outcome {
     let memory = Memory::private(1 << 20)?;
@@ -359,13 +428,7 @@ fn target(lab: &Lab, memory: &Memory, keys: &Socket) -> Outcome {
 fn stopped(lab: &Lab) -> Outcome {
     let memory = Memory::new(300_000, MapFlags::MAP_SHARED)?;
     let (keys, theirs) = lab.esp_pair(745)?;
-    let child = start_process(|| match target(lab, &memory, &theirs) {
-        Ok(()) => 0,
-        Err(error) => {
-            note(&format!("{error:#}"));
-            1
-        }
-    })?;
+    let child = start_outcome(|| target(lab, &memory, &theirs))?;
     let mut key = [0; 8];
     keys.receive_exact(&mut key)?;
     let client = channel(socket(&lab.a)?)?;
@@ -385,11 +448,7 @@ fn stopped(lab: &Lab) -> Outcome {
     );
     kill(child, Signal::SIGCONT)?;
     client.send(&header(SEND, 0, 0, 0, 0), 0)?;
-    same(
-        waitpid(child, None)?,
-        WaitStatus::Exited(child, 0),
-        "the target",
-    )?;
+    succeeds(child)?;
     // With the process, its memory and its connections end.
     eventually("the end", || {
         let late = header(PUT, 0, 0, u64::from_be_bytes(key), 0);
@@ -444,7 +503,7 @@ fn refusals(lab: &Lab) -> Outcome {
         let length = 2 * PAGE as u64;
         let key = region(&channel.listener, memory.address(), length)?;
         let (key, offset, bytes) = match port {
-            749 => (key ^ 1 << 40, 0, 10),
+            749 => (key ^ (1 << 40), 0, 10),
             750 => (key + 1, 0, 10),
             751 => (other_key, 0, 10),
             752 => (key, length, 1),
@@ -511,11 +570,7 @@ fn forked(lab: &Lab) -> Outcome {
     channel.put(key, 0, &[3; 2])?;
     channel.complete()?;
     ensure!(memory.read(0..3) == [3, 3, 2], "{:?}", memory.read(0..3));
-    same(
-        waitpid(child, None)?,
-        WaitStatus::Exited(child, 0),
-        "the child",
-    )
+    succeeds(child)
 }
 
 fn unmapped(lab: &Lab) -> Outcome {
@@ -586,7 +641,8 @@ fn under_a_limit(lab: &Lab) -> Outcome {
     let make = |domain: &Socket, length: u64| region(domain, memory.address(), length);
     refused(make(&domains[0], 2 << 20), libc::ENOBUFS, "too much")?;
     let key = make(&domains[0], 512 << 10)?;
-    refused(make(&domains[1], 512 << 10), libc::ENOBUFS, "a second one")?;
+    let more = make(&domains[1], (512 << 10) + 1);
+    refused(more, libc::ENOBUFS, "a second one")?;
     end_region(&domains[0], key)?;
     make(&domains[1], 512 << 10)?;
     let [_, second] = domains;
@@ -597,18 +653,8 @@ fn under_a_limit(lab: &Lab) -> Outcome {
 }
 
 fn locked(lab: &Lab) -> Outcome {
-    let child = start_process(|| match under_a_limit(lab) {
-        Ok(()) => 0,
-        Err(error) => {
-            note(&format!("{error:#}"));
-            1
-        }
-    })?;
-    same(
-        waitpid(child, None)?,
-        WaitStatus::Exited(child, 0),
-        "the child",
-    )
+    let child = start_outcome(|| under_a_limit(lab))?;
+    succeeds(child)
 }
 
 fn closed(lab: &Lab) -> Outcome {
@@ -636,145 +682,6 @@ fn closed(lab: &Lab) -> Outcome {
     await_events(&server, libc::POLLHUP)?;
     failed_with(&server, libc::ECONNRESET)?;
     ensure!(memory.read(0..8) == b"in time\0");
-    Ok(())
-}
-
-fn option(lab: &Lab) -> Outcome {
-    let plain = socket(&lab.b)?;
-    same(plain.int_option(SOL_EP, EP_SO_DOMAIN)?, 0, "no channel")?;
-    for (descriptor, error) in [(-1, libc::EBADF), (0, libc::ENOTSOCK), (9_999, libc::EBADF)] {
-        let set = plain.set_int_option(SOL_EP, EP_SO_DOMAIN, descriptor);
-        refused(set, error, "another descriptor")?;
-    }
-    for other in [
-        lab.b.edp()?,
-        Socket::new(libc::AF_UNIX, libc::SOCK_STREAM, 0)?,
-    ] {
-        let set = plain.set_int_option(SOL_EP, EP_SO_DOMAIN, other.as_raw_fd());
-        refused(set, libc::EINVAL, "another protocol")?;
-    }
-    let socket = channel(plain)?;
-    same(socket.int_option(SOL_EP, EP_SO_DOMAIN)?, 1, "a channel")?;
-    let set = |socket: &Socket| socket.set_int_option(SOL_EP, EP_SO_DOMAIN, socket.as_raw_fd());
-    refused(set(&socket), libc::EBUSY, "twice")?;
-    refused(set(&lab.b.esp()?), libc::EOPNOTSUPP, "a stream")?;
-    let listening = crate::esp_records::socket(&lab.b)?;
-    listening.bind(&lab.b.here(761))?;
-    listening.listen(1)?;
-    refused(set(&listening), libc::EISCONN, "a listener")?;
-    let client = crate::esp_records::socket(&lab.a)?;
-    client.connect(&lab.a.to(&lab.b, 761))?;
-    refused(set(&client), libc::EISCONN, "a connection")
-}
-
-fn other_kind(lab: &Lab) -> Outcome {
-    let plain = socket(&lab.b)?;
-    plain.bind(&lab.b.here(762))?;
-    plain.listen(4)?;
-    let channels = listener(&lab.b, 763)?;
-    let to = |port| lab.a.to(&lab.b, port);
-    for (client, port) in [
-        (channel(socket(&lab.a)?)?, 762),
-        (socket(&lab.a)?, 763),
-        (lab.a.esp()?, 763),
-    ] {
-        refused(
-            client.connect(&to(port)),
-            libc::ECONNREFUSED,
-            "another kind",
-        )?;
-    }
-    for listener in [&plain, &channels] {
-        listener.set_nonblocking(true)?;
-        refused(listener.accept(0), libc::EAGAIN, "accept")?;
-    }
-    channel(socket(&lab.a)?)?.connect(&to(763))?;
-    socket(&lab.a)?.connect(&to(762)).context("plain records")
-}
-
-fn bad_sends(lab: &Lab) -> Outcome {
-    let channel = Channel::new(lab, 764)?;
-    let good = header(SEND, 0, 1, 2, 3);
-    for message in [
-        &[][..],
-        &good[..23],
-        &header(0, 0, 0, 0, 0),
-        &header(3, 0, 0, 0, 0),
-        &header(SEND, 1, 0, 0, 0),
-        &header(PUT, 2, 0, 0, 0),
-        &[SEND, 0, 0, 1].repeat(6),
-    ] {
-        refused(channel.client.send(message, 0), libc::EINVAL, "no message")?;
-    }
-    let torn = [Piece::Good(&good), Piece::Bad(10)];
-    refused(
-        channel.client.send_message(&torn, 0, &[]),
-        libc::EFAULT,
-        "bad memory",
-    )?;
-    channel.client.send(&good, 0)?;
-    told(&channel.server, &good)
-}
-
-/// The option of records, with the bit of channels.
-const OPTION: &[u8] = &[9, 4, 0x80, 1, 0, 0];
-
-fn hostile(lab: &Lab) -> Outcome {
-    const STARTS: u8 = flag::ACK | flag::TXS;
-    const WHOLE: u8 = STARTS | flag::TXF;
-    let memory = Memory::private(PAGE)?;
-    for (turn, message) in [
-        vec![SEND; 23],
-        header(0, 0, 0, 0, 0),
-        header(SEND, 2, 0, 0, 0),
-        header(PUT, 4, 0, 0, 0),
-        header(PUT, 0, 0, 0, 0),
-        [&[PUT, 0, 1, 0][..], &[0; 20]].concat(),
-    ]
-    .into_iter()
-    .enumerate()
-    {
-        let port = 765 + turn as u16;
-        let client = channel(socket(&lab.a)?)?;
-        memory.region(&client)?;
-        let (mut peer, client) = Peer::answer_to(lab, client, port, OPTION)?;
-        ensure!(client.poll(libc::POLLOUT, patience())? & libc::POLLOUT != 0);
-        let flags = if turn == 1 { STARTS } else { WHOLE };
-        peer.send(flags, &message)?;
-        peer.wait_for(|header| header.flags & flag::RST != 0)?;
-        await_events(&client, libc::POLLHUP)?;
-        failed_with(&client, libc::ECONNRESET)?;
-    }
-    ensure!(memory.read(0..PAGE) == [0; PAGE]);
-    // Half a put is in its place, and the connection's end frees the rest.
-    let client = channel(socket(&lab.a)?)?;
-    let key = memory.region(&client)?;
-    let (mut peer, client) = Peer::answer_to(lab, client, 771, OPTION)?;
-    ensure!(client.poll(libc::POLLOUT, patience())? & libc::POLLOUT != 0);
-    let half = [&header(PUT, TELLS, 0, key, 10)[..], b"half"].concat();
-    peer.send(STARTS, &half)?;
-    eventually("the half", || Ok(memory.read(10..14) == b"half"))?;
-    refused(client.receive(&mut [0; 9], 0), libc::EAGAIN, "nothing yet")?;
-    client.set_linger(Some(0))?;
-    drop(client);
-    peer.wait_for(|header| header.flags & flag::RST != 0)?;
-    Ok(())
-}
-
-fn cookies(lab: &Lab) -> Outcome {
-    let memory = Memory::private(100_000)?;
-    let listener = listener(&lab.b, 772)?;
-    listener.listen(0)?;
-    let key = memory.region(&listener)?;
-    fill_backlog(lab, 772, OPTION)?;
-    let client = channel(socket(&lab.a)?)?;
-    client.connect(&lab.a.to(&lab.b, 772)).context("connect")?;
-    let bytes = random(100_000, 772);
-    put(&client, (TELLS, 1), key, 0, &bytes)?;
-    let (server, _) = listener.accept(0).context("accept")?;
-    told(&server, &header(PUT, TELLS, 1, key, 0))?;
-    ensure!(memory.read(0..100_000) == bytes, "other bytes");
-    ensure!(lab.b.counter("EspOutCookies")? > 0, "no cookie left");
     Ok(())
 }
 

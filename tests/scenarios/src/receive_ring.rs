@@ -387,12 +387,16 @@ fn send_and_receive(client: &Socket, server: &Socket) -> Outcome {
     Ok(())
 }
 
-fn hostile(lab: &Lab) -> Outcome {
-    let (client, server) = lab.esp_pair(633)?;
-    server.set_int_option(SOL_EP, EP_SO_RECEIVE_RING, PAGE as i32)?;
-    let whole = 3 * PAGE;
+/// Makes `work` while another thread writes random counts, and other numbers, to the ring of
+/// `socket`, which has `size` bytes.
+pub(crate) fn with_random_counts(
+    socket: &Socket,
+    size: usize,
+    work: impl FnOnce() -> Outcome + Send,
+) -> Outcome {
+    let whole = PAGE + 2 * size;
     let both = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
-    let place = map(&server, whole, both, MapFlags::MAP_SHARED, 0)?;
+    let place = map(socket, whole, both, MapFlags::MAP_SHARED, 0)?;
     let over = AtomicBool::new(false);
     // SAFETY: the mapping has `whole` bytes until it is unmapped below. The kernel writes to them
     // too, so all accesses are atomic.
@@ -410,14 +414,21 @@ fn hostile(lab: &Lab) -> Outcome {
         }
         Ok(())
     };
-    let sends = || {
-        let ended = send_and_receive(&client, &server);
+    let works = || {
+        let ended = work();
         over.store(true, Ordering::Relaxed);
         ended
     };
-    beside(writes, sends)?;
+    let ended = beside(writes, works);
     // SAFETY: no reference to the mapping is left.
     unsafe { munmap(place, whole)? };
+    ended.map(drop)
+}
+
+fn hostile(lab: &Lab) -> Outcome {
+    let (client, server) = lab.esp_pair(633)?;
+    server.set_int_option(SOL_EP, EP_SO_RECEIVE_RING, PAGE as i32)?;
+    with_random_counts(&server, PAGE, || send_and_receive(&client, &server))?;
     drop(server);
     drop(client);
     // Others are as they were.
@@ -449,18 +460,8 @@ fn under_a_limit(lab: &Lab) -> Outcome {
 
 fn locked(lab: &Lab) -> Outcome {
     let before = kib("VmallocUsed")?;
-    let child = start_process(|| match under_a_limit(lab) {
-        Ok(()) => 0,
-        Err(error) => {
-            note(&format!("{error:#}"));
-            1
-        }
-    })?;
-    same(
-        waitpid(child, None)?,
-        WaitStatus::Exited(child, 0),
-        "the child",
-    )?;
+    let child = start_outcome(|| under_a_limit(lab))?;
+    succeeds(child)?;
     eventually("the memory of the rings", || {
         Ok(kib("VmallocUsed")? <= before + 256)
     })

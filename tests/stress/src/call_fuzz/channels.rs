@@ -29,7 +29,7 @@ impl Caller<'_> {
         let key = self.common.keys.0[self.rng.usize(..8)].load(Relaxed);
         match self.rng.u8(..32) {
             0 => self.rng.u64(..),
-            1 => key ^ 1 << self.rng.u8(..64),
+            1 => key ^ (1 << self.rng.u8(..64)),
             _ => key,
         }
     }

@@ -86,6 +86,8 @@ impl Report {
 /// If something is left or does not work.
 pub fn run(campaign: Campaign) -> Result<Report> {
     note(&format!("seed {}", campaign.seed));
+    // The kernel then logs where a worker has crashed.
+    fs::write("/proc/sys/kernel/print-fatal-signals", "1")?;
     let _ssocks = mapped::WithSsocks::load()?;
     let lab = Lab::new(Wiring::Direct)?;
     mapped::prepare(&lab)?;
