@@ -46,7 +46,9 @@ impl<T> Once<T> {
     /// Sets the value. Returns `false` if there is one already.
     pub(crate) fn set(&self, value: T) -> bool {
         let set = self.value.populate(value);
-        self.is_set.store(true, Release);
+        if set {
+            self.is_set.store(true, Release);
+        }
         set
     }
 }

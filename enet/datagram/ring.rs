@@ -18,8 +18,14 @@ use crate::{
 ///
 /// `EBUSY` if there is a ring already, and the errors of [`Ring::new`].
 pub(super) fn make(sock: &Sock<Edp>, size: u32) -> Result {
-    let ring = &sock.shared().ring;
-    if ring.is_set() || !ring.set(DatagramRing::new(size as usize)?) {
+    let of_sock = &sock.shared().ring;
+    if of_sock.is_set() {
+        return Err(EBUSY);
+    }
+    let ring = DatagramRing::new(size as usize)?;
+    // Calls come first until it is known that the queue is empty.
+    ring.set_call(true);
+    if !of_sock.set(ring) {
         return Err(EBUSY);
     }
     // A packet that another processor handles now may not have seen the ring, and joins the queue.
@@ -49,7 +55,8 @@ pub(super) fn put(
 }
 
 /// Tells the program whether a receive call has a datagram to return, one that was queued before
-/// there was a ring.
+/// there was a ring. Another reader may take that datagram meanwhile. The program then makes a call
+/// in vain, which tells again.
 pub(super) fn tell(sock: &Sock<Edp>) {
     if let Some(ring) = sock.shared().ring.get() {
         ring.set_call(!sock.receives_nothing());

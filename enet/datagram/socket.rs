@@ -252,12 +252,13 @@ impl Operations for Edp {
         }
         let has_ring = sock.shared().ring.is_set();
         let patience = if has_ring { uapi::MSG_DONTWAIT } else { 0 };
-        let Some((skb, offset)) = call.next_datagram(flags | patience)? else {
-            return Ok(0);
-        };
+        let next = call.next_datagram(flags | patience);
         if has_ring {
             ring::tell(sock);
         }
+        let Some((skb, offset)) = next? else {
+            return Ok(0);
+        };
         let Origin(from) = skb.note();
         let whole = skb.len().saturating_sub(offset);
         let copied = whole.min(len);

@@ -107,7 +107,15 @@ fn earlier(lab: &Lab) -> Outcome {
     }
     let kind = ring.recv_from(&mut room).err().map(|error| error.kind());
     same(kind, Some(std::io::ErrorKind::WouldBlock), "a third one")?;
-    refused(server.receive(&mut room, 0), libc::EAGAIN, "a call")
+    refused(server.receive(&mut room, 0), libc::EAGAIN, "a call")?;
+    // Two values of one process would take the same bytes.
+    let other = EdpSocket::from(OwnedFd::from(server.duplicate()?));
+    let second = DatagramRing::new(&other, PAGE).map(drop);
+    refused(second, libc::EBUSY, "a second value")?;
+    drop(ring);
+    DatagramRing::new(&other, PAGE)
+        .map(drop)
+        .context("afterwards")
 }
 
 fn readiness(lab: &Lab) -> Outcome {
