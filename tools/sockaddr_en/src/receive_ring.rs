@@ -2,11 +2,13 @@
 
 //! Receiving without system calls.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::ptr::NonNull;
 use std::slice;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use crate::constants::EP_SO_RECEIVE_RING;
 use crate::socket::Socket;
@@ -30,18 +32,55 @@ struct RingMemory {
     page: usize,
     size: usize,
     taken: u64,
+    _only: Only,
+}
+
+/// The inodes of the sockets whose rings this process has mapped.
+static MAPPED: Mutex<BTreeSet<u64>> = Mutex::new(BTreeSet::new());
+
+/// Shows that this process has not mapped the ring of a socket before: two values would both count
+/// the same bytes as taken.
+#[derive(Debug)]
+struct Only(u64);
+
+impl Only {
+    fn of(socket: &Socket) -> io::Result<Self> {
+        let mut about = std::mem::MaybeUninit::<libc::stat>::uninit();
+        // SAFETY: the descriptor is open, and there is room for what the call writes.
+        if unsafe { libc::fstat(socket.as_raw_fd(), about.as_mut_ptr()) } < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the call has succeeded, and so has written all of it.
+        let about = unsafe { about.assume_init() };
+        #[allow(clippy::unnecessary_cast)] // The type has 32 bits on some platforms.
+        let inode = about.st_ino as u64;
+        let mut mapped = MAPPED.lock().unwrap_or_else(PoisonError::into_inner);
+        if !mapped.insert(inode) {
+            return Err(io::Error::from_raw_os_error(libc::EBUSY));
+        }
+        Ok(Self(inode))
+    }
+}
+
+impl Drop for Only {
+    fn drop(&mut self) {
+        let mut mapped = MAPPED.lock().unwrap_or_else(PoisonError::into_inner);
+        mapped.remove(&self.0);
+    }
 }
 
 // SAFETY: the mapping belongs to the value, and to no thread.
 unsafe impl Send for RingMemory {}
 // SAFETY: a shared reference only reads: the counts by atomic loads, and bytes that the kernel does
-// not change until an exclusive reference counts them as taken. Only another process that has got
-// the descriptor could count them, by a mapping of its own.
+// not change until an exclusive reference counts them as taken. This process has one value for each
+// socket. Only another process that has got the descriptor could count them, by a mapping of its
+// own.
 unsafe impl Sync for RingMemory {}
 
 impl RingMemory {
     /// Makes the socket's ring, or finds one of the same size, and maps it.
     fn new(socket: Socket, size: usize) -> io::Result<Self> {
+        let only = Only::of(&socket)?;
         let bytes = u32::try_from(size).map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))?;
         if let Err(error) = socket.set_option(EP_SO_RECEIVE_RING, bytes) {
             let there = error.raw_os_error() == Some(libc::EBUSY)
@@ -73,6 +112,7 @@ impl RingMemory {
             page,
             size,
             taken: 0,
+            _only: only,
         };
         ring.taken = ring.control().taken.load(Ordering::Relaxed);
         Ok(ring)
@@ -159,7 +199,8 @@ impl ReceiveRing {
     ///
     /// # Errors
     ///
-    /// `EINVAL` for another size, `EBUSY` if the connection has a ring of another size, `ENOBUFS`
+    /// `EINVAL` for another size, `EBUSY` if the connection has a ring of another size or another
+    /// value of this process has it, `ENOBUFS`
     /// if the memory exceeds the limit, `ENOPROTOOPT` if the module does not support rings, and the
     /// errors of `mmap(2)`, after which the ring is there and may be mapped again.
     pub fn new(stream: &EspStream, size: usize) -> io::Result<Self> {
