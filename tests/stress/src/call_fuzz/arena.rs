@@ -3,6 +3,10 @@
 //! Maps the memory for arguments: an accessible region, followed by an inaccessible one. This
 //! memory contains no Rust object, so the kernel and other threads may write to it at any time,
 //! even while a call reads it.
+//!
+//! So they also write to pointers that lie there. A pointer into the accessible region whose lower
+//! four bytes are overwritten still points into one of the two regions, and not to the stack of a
+//! thread, which the kernel would then write to.
 
 use std::ptr;
 
@@ -14,8 +18,8 @@ use guest::socket::NOWHERE;
 
 /// Number of bytes of the accessible region.
 pub const ROOM: usize = 64 << 10;
-/// Number of bytes of the inaccessible region, which follows the accessible one.
-const WALL: usize = 16 << 20;
+/// Number of bytes of both regions together, and their alignment.
+const WHOLE: usize = 1 << 32;
 
 /// Two adjacent memory regions that exist until the process ends.
 #[derive(Clone, Copy, Debug)]
@@ -27,11 +31,11 @@ impl Arena {
         let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
         // SAFETY: The kernel chooses the address of the new mapping, so it overlaps no existing
         // mapping.
-        let base =
-            unsafe { libc::mmap(ptr::null_mut(), ROOM + WALL, libc::PROT_NONE, kind, -1, 0) };
+        let base = unsafe { libc::mmap(ptr::null_mut(), 2 * WHOLE, libc::PROT_NONE, kind, -1, 0) };
         check(if base == libc::MAP_FAILED { -1 } else { 0 })?;
+        let base = (base as usize).next_multiple_of(WHOLE) as *mut c_void;
         let open = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: `base` is the beginning of the new mapping, to which no reference exists.
+        // SAFETY: `base` lies in the new mapping, to which no reference exists.
         check(unsafe { libc::mprotect(base, ROOM, open) })?;
         Ok(Self(base as usize))
     }
