@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Reads how much memory the guest uses, from `/proc/meminfo` and `/proc/slabinfo`.
+//! Reads how much memory the guest uses, from `/proc/meminfo`, `/proc/zoneinfo` and
+//! `/proc/slabinfo`.
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
+
+use nix::unistd::{sysconf, SysconfVar};
 
 use crate::prelude::*;
 
@@ -43,10 +46,22 @@ pub fn slabs() -> Result<BTreeMap<String, i64>> {
 
 /// Returns the free memory of the guest, in bytes.
 ///
+/// This includes the pages that each processor keeps for its next allocations. `MemFree` does not,
+/// and a processor that allocates much at once fetches up to 2,016 of them in advance.
+///
 /// # Errors
-/// If `/proc/meminfo` cannot be read.
+/// If `/proc/meminfo` or `/proc/zoneinfo` cannot be read.
 pub fn free_memory() -> Result<i64> {
-    Ok(kib("MemFree")? << 10)
+    // Reading this file adds the processors' own counts to the total.
+    fs::read("/proc/sys/vm/stat_refresh").context("stat_refresh")?;
+    let zones = fs::read_to_string("/proc/zoneinfo").context("/proc/zoneinfo")?;
+    let kept = zones
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("count:"))
+        .map(|count| count.trim().parse::<i64>())
+        .sum::<Result<i64, _>>()?;
+    let page = sysconf(SysconfVar::PAGE_SIZE)?.context("no page size")?;
+    Ok((kib("MemFree")? << 10) + kept * page)
 }
 
 /// Shrinks a slab cache to the objects in use. A kernel with KASAN keeps freed objects in a

@@ -9,7 +9,7 @@ use nix::mount::{mount, umount, MsFlags};
 
 use crate::denial::victim::unsent;
 use guest::address::{internet, EP_IOC_REGION, EP_SO_DOMAIN, EP_SO_RECEIVE_RING, IPPROTO_ENET};
-use guest::meminfo::kib;
+use guest::meminfo::free_memory;
 use guest::patience::factor;
 use guest::prelude::*;
 use guest::socket::interface_index;
@@ -126,8 +126,7 @@ const LIMIT: u64 = 64 << 20;
 /// The number of devices through which the test makes connection attempts.
 const DEVICES: u16 = 100;
 
-/// The tolerance for other changes of free memory, in bytes. Processors keep pages for the next
-/// allocation, and parts of slabs stay free.
+/// The tolerance for other changes of free memory, in bytes. Parts of slabs stay free.
 const SLACK: i64 = 1 << 20;
 
 /// The size of a `struct sk_buff`, in bytes. If the core allocates the `sk_buff` separately from
@@ -319,13 +318,6 @@ fn devices(lab: &Lab, count: u16) -> Outcome {
     lab.a.namespace.run("tc", &words).map(drop)
 }
 
-/// Returns the number of bytes of free memory.
-fn free() -> Result<i64> {
-    // Reading this file adds the processors' own counts to the total.
-    fs::read("/proc/sys/vm/stat_refresh").context("stat_refresh")?;
-    Ok(kib("MemFree")? << 10)
-}
-
 /// Waits until the memory of closed sockets is uncharged. Sockets are freed after a grace period.
 /// If the memory were uncharged during the next trial, that trial's charge would seem lower.
 fn settle(group: &Group) -> Outcome {
@@ -357,9 +349,9 @@ fn every_call(lab: &Lab) -> Outcome {
         // The first calls fill caches, whose memory stays allocated.
         drop((trial.call)(lab, 2).with_context(|| trial.what)?);
         settle(&group)?;
-        let (before, charged) = (free()?, group.all()?);
+        let (before, charged) = (free_memory()?, group.all()?);
         let kept = (trial.call)(lab, count).with_context(|| trial.what)?;
-        let gone = before - free()?;
+        let gone = before - free_memory()?;
         let charged = group.all()? - charged;
         let bound = i64::from(count) * trial.uncharged + SLACK;
         let line = format!(
