@@ -76,47 +76,26 @@ impl<T> BhLock<T> {
         unsafe { bindings::spin_lock_bh(self.0.lock.get()) };
         BhLockGuard(self, NotThreadSafe)
     }
-}
 
-impl<T> BhLock<T> {
     /// Takes the lock in softirq context, where bottom halves are disabled already.
     #[inline]
-    pub(crate) fn lock_in<'a>(&'a self, _softirq: Softirq<'a>) -> SoftirqGuard<'a, T> {
+    pub(crate) fn lock_in<'a>(&'a self, _softirq: Softirq<'a>) -> BhLockGuard<'a, T, false> {
         // SAFETY: `with_flags` has initialised the lock. No softirq interrupts its holder, as the
         // evidence lasts as long as the guard.
         unsafe { bindings::spin_lock(self.0.lock.get()) };
-        SoftirqGuard(self, NotThreadSafe)
+        BhLockGuard(self, NotThreadSafe)
     }
 }
 
-/// Access like that of [`BhLockGuard`], in softirq context.
-pub(crate) struct SoftirqGuard<'a, T>(&'a BhLock<T>, NotThreadSafe);
-
-impl<T> Deref for SoftirqGuard<'_, T> {
-    type Target = T;
-
-    #[inline]
-    fn deref(&self) -> &T {
-        // SAFETY: The lock is held.
-        unsafe { &*self.0 .0.data.get() }
-    }
-}
-
-impl<T> Drop for SoftirqGuard<'_, T> {
-    #[inline]
-    fn drop(&mut self) {
-        // SAFETY: The guard holds the lock.
-        unsafe { bindings::spin_unlock(self.0 .0.lock.get()) };
-    }
-}
-
-/// Access to the data while the lock is held, on the processor that took it.
-pub(crate) struct BhLockGuard<'a, T>(&'a BhLock<T>, NotThreadSafe);
+/// Access to the data while the lock is held, on the processor that took it. `ENABLES` tells
+/// whether the guard enables bottom halves when it is dropped, because taking the lock has disabled
+/// them.
+pub(crate) struct BhLockGuard<'a, T, const ENABLES: bool = true>(&'a BhLock<T>, NotThreadSafe);
 
 // SAFETY: A shared reference to the guard gives access only to a shared `T`.
-unsafe impl<T: Sync> Sync for BhLockGuard<'_, T> {}
+unsafe impl<T: Sync, const ENABLES: bool> Sync for BhLockGuard<'_, T, ENABLES> {}
 
-impl<T> Deref for BhLockGuard<'_, T> {
+impl<T, const ENABLES: bool> Deref for BhLockGuard<'_, T, ENABLES> {
     type Target = T;
 
     #[inline]
@@ -126,7 +105,7 @@ impl<T> Deref for BhLockGuard<'_, T> {
     }
 }
 
-impl<T> DerefMut for BhLockGuard<'_, T> {
+impl<T, const ENABLES: bool> DerefMut for BhLockGuard<'_, T, ENABLES> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
         // SAFETY: The lock is held, and the guard is borrowed exclusively.
@@ -134,10 +113,18 @@ impl<T> DerefMut for BhLockGuard<'_, T> {
     }
 }
 
-impl<T> Drop for BhLockGuard<'_, T> {
+impl<T, const ENABLES: bool> Drop for BhLockGuard<'_, T, ENABLES> {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: The guard holds the lock.
-        unsafe { bindings::spin_unlock_bh(self.0 .0.lock.get()) };
+        let lock = self.0 .0.lock.get();
+        // SAFETY: The guard holds the lock. If `ENABLES`, `lock` has taken it and disabled bottom
+        // halves, otherwise `lock_in` has taken it.
+        unsafe {
+            if ENABLES {
+                bindings::spin_unlock_bh(lock);
+            } else {
+                bindings::spin_unlock(lock);
+            }
+        }
     }
 }
