@@ -307,12 +307,6 @@ impl Buffer {
         self.tailroom() >= n && !self.is_cloned()
     }
 
-    /// Takes over the receive timestamp of `from`.
-    pub(crate) fn take_time_of(&mut self, from: &Buffer) {
-        // SAFETY: Both buffers are valid, and this one is borrowed exclusively.
-        unsafe { bindings::skb_copy_time(self.as_ptr(), from.as_ptr()) };
-    }
-
     /// Stores `note` with the buffer.
     #[inline]
     pub(crate) fn set_note<N: Note>(&mut self, note: N) {
@@ -642,6 +636,14 @@ impl Skb {
             // SAFETY: The buffer is ours, and no clone shares its data.
             unsafe { bindings::skb_header_release(self.as_ptr()) };
         }
+    }
+
+    /// Returns the buffer with the receive timestamp of `from`.
+    #[must_use]
+    pub(crate) fn with_time_of(self, from: &Buffer) -> Self {
+        // SAFETY: Both buffers are valid, and this one is owned.
+        unsafe { bindings::skb_copy_time(self.as_ptr(), from.as_ptr()) };
+        self
     }
 
     /// Frees the buffer as consumed, not as dropped.

@@ -8,7 +8,7 @@
 //! made for.
 
 use super::{
-    domain::{Domain, Rest},
+    domain::{place_at, Domain, Rest},
     pieces::queue_part,
     ring::count_as_read,
     sock::{parts, Esp, LockedEsp},
@@ -135,34 +135,31 @@ pub(super) fn take(
     if !copy(esp.sock(), put, &skb, data) {
         return refuse(esp, outcome);
     }
-    let is_last = part != Part::More;
     let header = if is_first && put.tells {
         Some(header_of(skb, bytes))
     } else {
-        let mut header = header;
-        if let Some(header) = header.as_mut().filter(|_| is_last) {
-            header.take_time_of(&skb);
-        }
+        let header = header.map(|header| header.with_time_of(&skb));
         skb.consume();
         header
     };
-    if is_last {
-        complete(esp, header);
-    } else {
+    if part == Part::More {
         let place = Place::Region(put.after(data.len()));
         keep(esp, Rest { place, header }, part);
+    } else {
+        complete(esp, header);
     }
-    // What was copied takes no room, though the packet did when the engine processed it.
+    // The copied bytes take no room, though the packet did when the engine processed it.
     count_as_read(esp);
 }
 
 /// Reads the header of a message, which begins with `bytes` of `skb`. Returns `None` if the header
 /// breaks the rules.
 fn begin(skb: &Skb, bytes: Unread) -> Option<Rest> {
-    let mut header = [0; MESSAGE_LEN];
-    let whole = bytes.len() >= MESSAGE_LEN && skb.copy_bits(bytes.start as usize, &mut header);
+    if bytes.len() < MESSAGE_LEN {
+        return None;
+    }
     Some(Rest {
-        place: Place::read(&header).filter(|_| whole)?,
+        place: place_at(skb, bytes.start as usize)?,
         header: None,
     })
 }
@@ -198,12 +195,12 @@ fn copy(sock: &Sock<Esp>, put: Put, skb: &Skb, bytes: Unread) -> bool {
 /// Returns a buffer to be queued for the program that has only the header of a message, which
 /// begins with `bytes` of `skb`.
 fn header_of(skb: Skb, bytes: Unread) -> Skb {
-    let copied = Skb::alloc_slab(MESSAGE_LEN, Context::Softirq).and_then(|mut copy| {
+    let copied = Skb::alloc_slab(0, MESSAGE_LEN, Context::Softirq).and_then(|mut copy| {
         (copy.put_copy(&skb, bytes.start as usize, MESSAGE_LEN)).then_some(copy)
     });
     let (mut header, start) = match copied {
-        Some(mut copy) => {
-            copy.take_time_of(&skb);
+        Some(copy) => {
+            let copy = copy.with_time_of(&skb);
             skb.consume();
             (copy, 0)
         }

@@ -165,14 +165,14 @@ fn deliver_pieces(
     bytes: Unread,
     outcome: &mut esp::Outcome,
 ) {
-    let Some((sock, connection)) = parts(esp) else {
+    let Some((_, connection)) = parts(esp) else {
         return;
     };
     let len = bytes.len() as u32;
     let Some(part) = connection.engine.take_part(flags, count, len, outcome) else {
         return;
     };
-    if sock.shared().domain().is_some() {
+    if connection.engine.is_channel() {
         return channel::take(esp, skb, bytes, part, outcome);
     }
     queue_part(esp, skb, bytes, part);

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a [channel](super::channel) has beyond a connection with records: its domain, and the state
-//! of the message that is arriving.
+//! The parts of a [channel](super::channel) that other connections lack: its domain, and the
+//! message that arrives.
 
 use crate::{
-    esp::messages::Place,
-    net::{region::Regions, skb::Skb},
+    esp::messages::{Place, MESSAGE_LEN},
+    net::{
+        region::Regions,
+        skb::{Buffer, Skb},
+    },
 };
 use kernel::sync::Arc;
 
@@ -24,6 +27,14 @@ impl Domain {
             is_own: false,
         }
     }
+}
+
+/// Reads the header of a message, from offset `start` of `buffer` on. Returns `None` if the header
+/// is not complete, or breaks the rules.
+pub(in crate::stream) fn place_at(buffer: &Buffer, start: usize) -> Option<Place> {
+    let mut header = [0; MESSAGE_LEN];
+    let whole = buffer.copy_bits(start, &mut header);
+    whole.then(|| Place::read(&header)).flatten()
 }
 
 /// The rest of a message, of which a part has arrived.

@@ -46,15 +46,14 @@ fn queue_piece(esp: &mut LockedEsp<'_>, mut skb: Skb, piece: Piece) {
                 return skb.consume();
             }
             if !ended {
-                if let Some(copy) = collected(&skb, start, len) {
+                if let Some(mut copy) = collected(&skb, start, len) {
                     skb.consume();
-                    skb = copy;
                     let bytes = Unread {
                         start: 0,
                         end: len as u32,
                     };
-                    skb.set_note(Piece { bytes, ends });
-                    return esp.queue_received(skb);
+                    copy.set_note(Piece { bytes, ends });
+                    return esp.queue_received(copy);
                 }
             }
         }
@@ -65,6 +64,6 @@ fn queue_piece(esp: &mut LockedEsp<'_>, mut skb: Skb, piece: Piece) {
 
 /// Copies a part of `skb` into a new buffer that also has room for later parts.
 fn collected(skb: &Skb, start: usize, len: usize) -> Option<Skb> {
-    let mut copy = Skb::alloc_slab(len.max(COLLECTED), Context::Softirq)?;
+    let mut copy = Skb::alloc_slab(0, len.max(COLLECTED), Context::Softirq)?;
     copy.put_copy(skb, start, len).then_some(copy)
 }

@@ -122,8 +122,7 @@ fn queue(
     connection.queue_entry.refresh(&mut connection.engine);
     let unacknowledged = &sock.shared().unacknowledged;
     let engine = &mut connection.engine;
-    let is_message = sock.shared().domain().is_some();
-    (connection.sending).take_record(sock, unacknowledged, engine, msg, len, is_message)?;
+    (connection.sending).take_record(sock, unacknowledged, engine, msg, len)?;
     if !request.is_nothing() {
         if let Some(stamp) = request.stamp_message(sock) {
             connection.sending.stamp_last(engine, &stamp);

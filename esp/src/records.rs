@@ -135,6 +135,11 @@ impl Connection {
         Some(self.records?.own)
     }
 
+    /// Returns whether the connection is a channel.
+    pub fn is_channel(&self) -> bool {
+        self.records().is_some_and(|kind| kind.is_channel)
+    }
+
     /// Returns the longest record that the peer accepts; 0 if the connection has no records.
     pub fn largest_record(&self) -> u32 {
         self.records.map_or(0, |records| records.peer)

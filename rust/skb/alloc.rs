@@ -46,23 +46,17 @@ impl Skb {
     /// page.
     #[inline]
     pub(crate) fn alloc_single(headroom: usize, size: usize, context: Context) -> Option<Self> {
-        if let Some(skb) = Self::alloc_fragment(headroom, size) {
-            return Some(skb);
-        }
-        let total = u32::try_from(headroom.checked_add(size)?).ok()?;
-        // SAFETY: The function accepts any size, and the flags of `context` state whether it may
-        // sleep. It returns null, or a new buffer with `total` bytes of room.
-        unsafe { Self::fresh(bindings::alloc_skb(total, context.gfp()), headroom) }
+        Self::alloc_fragment(headroom, size).or_else(|| Self::alloc_slab(headroom, size, context))
     }
 
     /// Works like [`alloc_single`](Self::alloc_single), but never in a fragment of a page. A
     /// fragment keeps more memory in use than the buffer is charged for, if its page's other
     /// fragments are freed. So this is for buffers that a peer can make a program keep.
-    pub(crate) fn alloc_slab(size: usize, context: Context) -> Option<Self> {
-        let total = u32::try_from(size).ok()?;
+    pub(crate) fn alloc_slab(headroom: usize, size: usize, context: Context) -> Option<Self> {
+        let total = u32::try_from(headroom.checked_add(size)?).ok()?;
         // SAFETY: The function accepts any size, and the flags of `context` state whether it may
         // sleep. It returns null, or a new buffer with `total` bytes of room.
-        unsafe { Self::fresh(bindings::alloc_skb(total, context.gfp()), 0) }
+        unsafe { Self::fresh(bindings::alloc_skb(total, context.gfp()), headroom) }
     }
 
     /// Allocates a buffer in a fragment of a page, as drivers do for received packets. This takes

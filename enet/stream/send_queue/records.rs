@@ -6,11 +6,7 @@
 use super::{discharge, packets_in, Sending, MOST_IN_RUN, MOST_QUEUED};
 use crate::net::errno::prelude::*;
 use crate::{
-    esp::{
-        flags,
-        messages::{Place, MESSAGE_LEN},
-        Connection, HEADER_LEN,
-    },
+    esp::{flags, Connection, HEADER_LEN},
     net::{
         message::Message,
         seq_queue::SeqQueue,
@@ -18,7 +14,7 @@ use crate::{
         sock::{Protocol, RawSock, Sock},
     },
     skb_cb::TxCb,
-    stream::send_queue::Unacknowledged,
+    stream::{domain::place_at, send_queue::Unacknowledged},
 };
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -32,8 +28,7 @@ impl Sending {
         Some(packets_in(len, self.mss as usize)).filter(|&packets| packets <= MOST_QUEUED)
     }
 
-    /// Queues a record of `len` bytes, which is a message if `is_message`. On an error, queues
-    /// nothing.
+    /// Queues a record of `len` bytes. On an error, queues nothing.
     ///
     /// # Errors
     ///
@@ -46,14 +41,13 @@ impl Sending {
         engine: &mut Connection,
         msg: &mut Message<'_>,
         len: usize,
-        is_message: bool,
     ) -> Result {
         let mut record = SeqQueue::new();
-        let made = self.make_record(sock, engine, msg, len, &mut record);
-        match made.and_then(|packets| {
-            let valid = !is_message || begins_message(&mut record);
-            valid.then_some(packets).ok_or(EINVAL)
-        }) {
+        let mut made = self.make_record(sock, engine, msg, len, &mut record);
+        if made.is_ok() && engine.is_channel() && !begins_message(&mut record) {
+            made = Err(EINVAL);
+        }
+        match made {
             Ok(packets) => {
                 while let Some(buffer) = record.pop() {
                     self.queue.push(buffer);
@@ -154,9 +148,8 @@ impl Sending {
 
 /// Returns whether a record begins with the header of a message.
 fn begins_message(record: &mut SeqQueue<TxCb>) -> bool {
-    let mut header = [0; MESSAGE_LEN];
-    let has_header = |buffer: &mut Buffer| buffer.copy_bits(0, &mut header);
-    record.first_mut().is_some_and(has_header) && Place::read(&header).is_some()
+    let first = record.first_mut();
+    first.is_some_and(|buffer| place_at(buffer, 0).is_some())
 }
 
 /// Moves the bounds of a record when `part` is split off from the end of `packet`. The first part
