@@ -152,13 +152,8 @@ impl Ring {
             return false;
         }
         let put = self.put.load(Relaxed);
-        let start = u64::from(len as u32).to_ne_bytes();
-        let start = if cfg!(target_endian = "big") {
-            // The length comes first.
-            (u64::from(len as u32) << 32).to_ne_bytes()
-        } else {
-            start
-        };
+        let [l0, l1, l2, l3] = (len as u32).to_ne_bytes();
+        let start = [l0, l1, l2, l3, 0, 0, 0, 0];
         self.write(put, &start);
         self.write(put.wrapping_add(start.len() as u64), sender);
         let copied = self.copy(put.wrapping_add(HEADER_LEN as u64), skb, 0, len);

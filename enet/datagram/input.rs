@@ -71,13 +71,12 @@ impl Handler for Frames {
         let Some(sock) = found else {
             return refuse(skb, device, Some(&header), DropReason::NoSocket);
         };
-        let sender = Address {
+        skb.set_note(Origin(Address {
             mac: source,
             port: header.src,
             ifindex,
-        };
-        skb.set_note(Origin(sender));
-        queue(sock, skb, device, &header, (net_state, &sender), softirq);
+        }));
+        queue(sock, skb, device, &header, net_state, softirq);
     }
 }
 
@@ -88,7 +87,7 @@ fn queue(
     mut skb: Skb,
     device: &Device,
     header: &Header,
-    (net_state, sender): (&NetState, &Address),
+    net_state: &NetState,
     softirq: Softirq<'_>,
 ) {
     let stats = &sock.shared().stats;
@@ -97,7 +96,7 @@ fn queue(
     let kept = sock.filter(&mut skb, HEADER_LEN);
     skb.pull(HEADER_LEN);
     let queued = if kept && sock.shared().ring.is_set() {
-        ring::put(sock, skb, sender, softirq).map_err(|skb| {
+        ring::put(sock, skb, softirq).map_err(|skb| {
             sock.count_drop();
             (skb, DropReason::ReceiveBuffer)
         })

@@ -8,8 +8,8 @@
 use super::sock::Edp;
 use crate::net::errno::prelude::*;
 use crate::{
-    address::Address,
     net::{rcu, ring::DatagramRing, skb::Skb, sock::Sock, softirq::Softirq},
+    skb_cb::Origin,
 };
 
 /// Makes a ring of `size` bytes for the socket.
@@ -34,19 +34,17 @@ pub(super) fn make(sock: &Sock<Edp>, size: u32) -> Result {
     Ok(())
 }
 
-/// Puts a datagram from `sender` into the ring, and wakes a reader. Returns the datagram if it does
-/// not fit.
+/// Puts a datagram into the ring, and wakes a reader. Returns the datagram if it does not fit.
 #[cold]
 #[inline(never)]
 pub(super) fn put(
     sock: &Sock<Edp>,
     skb: Skb,
-    sender: &Address,
     softirq: Softirq<'_>,
 ) -> core::result::Result<(), Skb> {
-    let sender = sender.emit();
+    let Origin(sender) = skb.note();
     let ring = sock.shared().ring.get();
-    if !ring.is_some_and(|ring| ring.put(&sender, &skb, softirq)) {
+    if !ring.is_some_and(|ring| ring.put(&sender.emit(), &skb, softirq)) {
         return Err(skb);
     }
     skb.consume();
