@@ -14,11 +14,8 @@ use socket2::Type;
 use crate::constants::{
     EPPROTO_ESP, EP_IOC_END_REGION, EP_IOC_REGION, EP_PUT, EP_SEND, EP_SO_DOMAIN, EP_TELLS,
 };
-use crate::socket::{common_methods, data_methods, Socket};
+use crate::socket::{common_methods, data_methods, Socket, BACKLOG};
 use crate::{Address, ToAddress};
-
-/// Maximum number of connections in the accept queue, as in the standard library.
-const BACKLOG: i32 = 128;
 
 /// Number of bytes of a message's header.
 const HEADER: usize = 24;

@@ -10,11 +10,8 @@ use std::time::Duration;
 use crate::constants::{
     EP_SO_ZEROCOPY, ESP_SO_CHECKSUM, ESP_SO_MTU, ESP_SO_STATS, ESP_SO_USER_TIMEOUT,
 };
-use crate::socket::{common_methods, data_methods, peer, Socket};
+use crate::socket::{common_methods, data_methods, peer, Socket, BACKLOG};
 use crate::{Address, EspSocket, EspStats, ToAddress};
-
-/// Maximum number of connections in the accept queue, as in the standard library.
-const BACKLOG: u32 = 128;
 
 /// An ESP connection, used like [`std::net::TcpStream`].
 ///

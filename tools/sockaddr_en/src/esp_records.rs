@@ -9,11 +9,8 @@ use std::time::Duration;
 use socket2::Type;
 
 use crate::constants::{EPPROTO_ESP, ESP_SO_MTU, ESP_SO_STATS};
-use crate::socket::{common_methods, data_methods, peer, Socket};
+use crate::socket::{common_methods, data_methods, peer, Socket, BACKLOG};
 use crate::{Address, EspStats, ToAddress};
-
-/// Maximum number of connections in the accept queue, as in the standard library.
-const BACKLOG: i32 = 128;
 
 fn socket() -> io::Result<Socket> {
     Socket::new(Type::SEQPACKET, EPPROTO_ESP)

@@ -89,7 +89,7 @@ impl EspSocket {
     ///
     /// `AddrInUse` if the socket has no port and no port is free.
     pub fn listen(self, backlog: u32) -> io::Result<EspListener> {
-        self.0.listen(i32::try_from(backlog).unwrap_or(i32::MAX))?;
+        self.0.listen(backlog)?;
         Ok(EspListener(self.0))
     }
 }

@@ -200,9 +200,9 @@ impl ReceiveRing {
     /// # Errors
     ///
     /// `EINVAL` for another size, `EBUSY` if the connection has a ring of another size or another
-    /// value of this process has it, `ENOBUFS`
-    /// if the memory exceeds the limit, `ENOPROTOOPT` if the module does not support rings, and the
-    /// errors of `mmap(2)`, after which the ring is there and may be mapped again.
+    /// value of this process has it, `ENOBUFS` if the memory exceeds the limit, `ENOPROTOOPT` if
+    /// the module does not support rings, and the errors of `mmap(2)`, after which the ring is
+    /// there and may be mapped again.
     pub fn new(stream: &EspStream, size: usize) -> io::Result<Self> {
         RingMemory::new(stream.0.try_clone()?, size).map(Self)
     }
@@ -302,17 +302,16 @@ impl DatagramRing {
     /// Returns the datagram that came first of those that were not [consumed](Self::consume).
     pub fn first(&self) -> Option<Datagram<'_>> {
         let (header, rest) = self.0.bytes().split_first_chunk::<HEADER>()?;
-        let (length, sender) = header.split_first_chunk::<4>()?;
-        let sender: &[u8; HEADER - 4] = sender.try_into().ok()?;
-        // `struct sockaddr_en`.
-        let &[_, _, _, _, _, _, p0, p1, i0, i1, i2, i3, _, m0, m1, m2, m3, m4, m5, _] = sender;
+        // The length, four bytes of 0, and `struct sockaddr_en`.
+        let &[l0, l1, l2, l3, _, _, _, _, _, _, p0, p1, i0, i1, i2, i3, _, m0, m1, m2, m3, m4, m5, _] =
+            header;
         let sender = Address::new(
             MacAddr::from([m0, m1, m2, m3, m4, m5]),
             u32::from_ne_bytes([i0, i1, i2, i3]),
             u16::from_be_bytes([p0, p1]),
         );
         // Another process with the descriptor may have written to the ring.
-        let bytes = rest.get(..u32::from_ne_bytes(*length) as usize)?;
+        let bytes = rest.get(..u32::from_ne_bytes([l0, l1, l2, l3]) as usize)?;
         Some(Datagram { sender, bytes })
     }
 

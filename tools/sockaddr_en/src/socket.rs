@@ -14,6 +14,9 @@ use crate::family::explain;
 use crate::raw::{EdpStats, EspStats};
 use crate::{family, Address, ToAddress};
 
+/// Maximum number of connections in the accept queue, as in the standard library.
+pub(crate) const BACKLOG: u32 = 128;
+
 /// A socket of the family.
 #[derive(Debug)]
 pub(crate) struct Socket(socket2::Socket);
@@ -54,8 +57,8 @@ impl Socket {
         self.0.connect_timeout(&peer(address)?.into(), timeout)
     }
 
-    pub(crate) fn listen(&self, backlog: i32) -> io::Result<()> {
-        self.0.listen(backlog)
+    pub(crate) fn listen(&self, backlog: u32) -> io::Result<()> {
+        self.0.listen(i32::try_from(backlog).unwrap_or(i32::MAX))
     }
 
     pub(crate) fn accept(&self) -> io::Result<(Self, Address)> {
