@@ -12,6 +12,7 @@ pub mod asleep;
 pub mod bpf;
 pub mod calls;
 pub mod capture;
+pub mod channel;
 pub mod contention;
 pub mod control;
 pub mod crowd;

@@ -3,10 +3,11 @@
 //! Tests channels: how a socket becomes one, and which messages it sends and takes.
 
 use guest::address::EP_SO_DOMAIN;
+use guest::channel::{channel, header, Memory, PUT, SEND, TELLS};
 use guest::prelude::*;
 
 use crate::esp_records::{fill_backlog, socket, Peer};
-use crate::puts::{channel, header, listener, put, told, Channel, Memory, PAGE, PUT, SEND, TELLS};
+use crate::puts::{listener, put, told, Channel, PAGE};
 
 scenarios! {
     direct channel_is_made_once_before_it_connects = option;

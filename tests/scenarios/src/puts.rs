@@ -3,17 +3,14 @@
 //! Tests puts: messages of a channel that go to memory of the receiving program, whatever it does.
 
 use std::io::{BufRead, BufReader};
-use std::num::NonZeroUsize;
-use std::ops::Range;
-use std::ptr::NonNull;
-
 use std::sync::atomic::AtomicU64;
 
-use nix::sys::mman::{mmap_anonymous, mprotect, munmap, MapFlags, ProtFlags};
+use nix::sys::mman::{mprotect, MapFlags, ProtFlags};
 use nix::sys::signal::{kill, Signal};
 use nix::sys::wait::WaitPidFlag;
 
-use guest::address::{EP_IOC_END_REGION, EP_IOC_REGION, EP_SO_DOMAIN, ESP_SO_CHECKSUM};
+use guest::address::{EP_IOC_REGION, EP_SO_DOMAIN, ESP_SO_CHECKSUM};
+use guest::channel::{channel, end_region, header, region, Memory, HEADER, PUT, SEND, TELLS};
 use guest::prelude::*;
 use guest::program::{start, wait_for_word};
 use sockaddr_en::{Domain, Message, Place};
@@ -43,95 +40,6 @@ scenarios! {
 }
 
 pub(crate) const PAGE: usize = 4096;
-pub(crate) const HEADER: usize = 24;
-pub(crate) const SEND: u8 = 1;
-pub(crate) const PUT: u8 = 2;
-pub(crate) const TELLS: u8 = 1;
-
-/// Memory that peers may write to at any time.
-pub(crate) struct Memory {
-    place: NonNull<u8>,
-    length: usize,
-}
-
-// SAFETY: The memory belongs to no thread.
-unsafe impl Sync for Memory {}
-
-impl Memory {
-    fn new(length: usize, how: MapFlags) -> Result<Self> {
-        let both = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
-        let size = NonZeroUsize::new(length).context("no memory")?;
-        // SAFETY: the kernel chooses the place, so the call replaces no mapping.
-        let place = unsafe { mmap_anonymous(None, size, both, how)? }.cast();
-        Ok(Self { place, length })
-    }
-
-    pub(crate) fn private(length: usize) -> Result<Self> {
-        Self::new(length, MapFlags::MAP_PRIVATE)
-    }
-
-    pub(crate) fn read(&self, range: Range<usize>) -> Vec<u8> {
-        assert!(range.end <= self.length);
-        range
-            // SAFETY: the offset lies within the mapping. The kernel may write the byte meanwhile.
-            .map(|at| unsafe { self.place.add(at).read_volatile() })
-            .collect()
-    }
-
-    fn fill(&self, byte: u8) {
-        // SAFETY: the mapping has this length.
-        unsafe { self.place.write_bytes(byte, self.length) };
-    }
-
-    fn address(&self) -> u64 {
-        self.place.as_ptr() as u64
-    }
-
-    /// Makes the whole memory a region of the socket's domain.
-    pub(crate) fn region(&self, socket: &Socket) -> std::io::Result<u64> {
-        region(socket, self.address(), self.length as u64)
-    }
-}
-
-impl Drop for Memory {
-    fn drop(&mut self) {
-        // SAFETY: the mapping has this place and length, and no reference to it is left.
-        let _ = unsafe { munmap(self.place.cast(), self.length) };
-    }
-}
-
-/// Makes a region, and returns its key.
-fn region(socket: &Socket, address: u64, length: u64) -> std::io::Result<u64> {
-    let mut region = [address, length, 0];
-    // SAFETY: the request reads and writes three numbers, which live across the call.
-    check(unsafe { libc::ioctl(socket.as_raw_fd(), EP_IOC_REGION, &mut region) })?;
-    Ok(region[2])
-}
-
-fn end_region(socket: &Socket, key: u64) -> std::io::Result<()> {
-    let region = [0, 0, key];
-    // SAFETY: the request reads three numbers, which live across the call.
-    check(unsafe { libc::ioctl(socket.as_raw_fd(), EP_IOC_END_REGION, &region) }).map(drop)
-}
-
-/// Returns the header of a message.
-pub(crate) fn header(operation: u8, flags: u8, immediate: u32, key: u64, offset: u64) -> Vec<u8> {
-    let fields: [&[u8]; 4] = [
-        &[operation, flags, 0, 0],
-        &immediate.to_be_bytes(),
-        &key.to_be_bytes(),
-        &offset.to_be_bytes(),
-    ];
-    fields.concat()
-}
-
-/// Makes `socket` a channel of a domain of its own.
-pub(crate) fn channel(socket: Socket) -> Result<Socket> {
-    socket
-        .set_int_option(SOL_EP, EP_SO_DOMAIN, socket.as_raw_fd())
-        .context("EP_SO_DOMAIN")?;
-    Ok(socket)
-}
 
 pub(crate) fn listener(host: &Host, port: u16) -> Result<Socket> {
     let socket = channel(socket(host)?)?;
@@ -198,17 +106,17 @@ pub(crate) fn put(
 fn put_at_random(channel: &Channel, memory: &Memory, key: u64, seed: u64) -> Outcome {
     let mut rng = fastrand::Rng::with_seed(seed);
     memory.fill(0);
-    let mut wanted = vec![0; memory.length];
+    let mut wanted = vec![0; memory.length()];
     for turn in 0..200 {
         let most = if rng.u8(..4) == 0 { 60_000 } else { 2_000 };
-        let length = rng.usize(..=most).min(memory.length);
-        let offset = rng.usize(..=memory.length - length);
+        let length = rng.usize(..=most).min(memory.length());
+        let offset = rng.usize(..=memory.length() - length);
         let bytes = random(length, seed + turn);
         wanted[offset..offset + length].copy_from_slice(&bytes);
         channel.put(key, offset, &bytes)?;
     }
     channel.complete()?;
-    ensure!(memory.read(0..memory.length) == wanted, "other bytes");
+    ensure!(memory.read(0..memory.length()) == wanted, "other bytes");
     refused(
         channel.server.receive(&mut [0; 9], libc::MSG_DONTWAIT),
         libc::EAGAIN,
@@ -224,7 +132,7 @@ fn numbers(lab: &Lab) -> Outcome {
     let channel = Channel::new(lab, 775)?;
     let key = memory.region(&channel.listener)?;
     // SAFETY: the memory is aligned, lives until the end of this function, and is only read.
-    let number = unsafe { AtomicU64::from_ptr(memory.place.as_ptr().cast()) };
+    let number = unsafe { AtomicU64::from_ptr(memory.place().as_ptr().cast()) };
     let puts = || {
         for count in 1..=COUNT {
             // The bytes in front of the number are put first.
@@ -421,7 +329,7 @@ fn target(lab: &Lab, memory: &Memory, keys: &Socket) -> Outcome {
     keys.send(&key.to_be_bytes(), 0)?;
     let (server, _) = listener.accept(0)?;
     told(&server, &header(SEND, 0, 0, 0, 0))?;
-    ensure!(memory.read(0..memory.length) == vec![3; memory.length]);
+    ensure!(memory.read(0..memory.length()) == vec![3; memory.length()]);
     Ok(())
 }
 
@@ -435,7 +343,7 @@ fn stopped(lab: &Lab) -> Outcome {
     client.connect(&lab.a.to(&lab.b, 744)).context("connect")?;
     kill(child, Signal::SIGSTOP)?;
     waitpid(child, Some(WaitPidFlag::WUNTRACED))?;
-    for offset in (0..memory.length).step_by(50_000) {
+    for offset in (0..memory.length()).step_by(50_000) {
         let key = u64::from_be_bytes(key);
         put(&client, (0, 0), key, offset, &[3; 50_000])?;
     }
@@ -443,7 +351,7 @@ fn stopped(lab: &Lab) -> Outcome {
         Ok(client.queued(libc::TIOCOUTQ)? == 0)
     })?;
     ensure!(
-        memory.read(0..memory.length) == vec![3; memory.length],
+        memory.read(0..memory.length()) == vec![3; memory.length()],
         "the bytes are not there while the process is stopped"
     );
     kill(child, Signal::SIGCONT)?;
@@ -601,7 +509,7 @@ fn region_errors(lab: &Lab) -> Outcome {
         refused(region(&domain, address, length), error, what)?;
     }
     // SAFETY: the mapping is this function's, and no reference to its memory exists.
-    unsafe { mprotect(memory.place.cast(), PAGE, ProtFlags::PROT_READ)? };
+    unsafe { mprotect(memory.place().cast(), PAGE, ProtFlags::PROT_READ)? };
     refused(memory.region(&domain), libc::EFAULT, "read-only memory")?;
     region(&domain, address + PAGE as u64, PAGE as u64)?;
     for made in 1..1024 {

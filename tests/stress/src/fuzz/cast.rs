@@ -9,7 +9,8 @@ use std::io;
 
 use fastrand::Rng;
 
-use crate::fuzz::world::{World, ACCEPTED, CONNECTED, NEGLECTED, OPEN, RECORDS, VACANT};
+use crate::fuzz::puts::Target;
+use crate::fuzz::world::{World, ACCEPTED, CHANNELS, CONNECTED, NEGLECTED, OPEN, RECORDS, VACANT};
 use crate::fuzz::wrap::Wrap;
 use guest::prelude::*;
 
@@ -22,6 +23,8 @@ const ACTS: usize = 24;
 #[derive(Debug)]
 struct End {
     socket: Socket,
+    /// For a channel: whether it is on host a.
+    channel: Option<bool>,
     life: u32,
 }
 
@@ -29,7 +32,10 @@ struct End {
 #[derive(Debug)]
 pub struct Cast<'a> {
     world: &'a World,
-    listeners: Vec<Socket>,
+    /// Listeners. That of a host's channels has a flag: whether it is on host a.
+    listeners: Vec<(Socket, Option<bool>)>,
+    /// The memory of host a and of host b to which channels put.
+    targets: [Target; 2],
     /// Listeners whose connections are never accepted.
     _neglected: Vec<Socket>,
     ends: Vec<End>,
@@ -89,7 +95,12 @@ impl<'a> Cast<'a> {
     pub fn new(world: &'a World) -> Result<Self> {
         let hosts = [(&world.a, &world.b), (&world.b, &world.a)];
         let (mut listeners, mut neglected, mut datagrams) = (Vec::new(), Vec::new(), Vec::new());
-        for (host, other) in hosts {
+        let targets = [
+            Target::new(records(&world.a)?)?,
+            Target::new(records(&world.b)?)?,
+        ];
+        for ((host, other), target) in hosts.into_iter().zip(&targets) {
+            let is_a = host.mac == world.a.mac;
             // The sockets listen on every device of their host.
             let listen = |socket: Socket, port, backlog| -> Result<Socket> {
                 socket.set_nonblocking(true)?;
@@ -97,12 +108,17 @@ impl<'a> Cast<'a> {
                 socket.listen(backlog)?;
                 Ok(socket)
             };
-            listeners.push(listen(host.esp()?, ACCEPTED, 16)?);
-            listeners.push(listen(records(host)?, RECORDS, 16)?);
+            for (socket, port, channel) in [
+                (host.esp()?, ACCEPTED, None),
+                (records(host)?, RECORDS, None),
+                (target.listener.duplicate()?, CHANNELS, Some(is_a)),
+            ] {
+                listeners.push((listen(socket, port, 16)?, channel));
+            }
             neglected.push(listen(host.esp()?, NEGLECTED, 4)?);
             let open = host.edp()?;
             open.bind(&host.anywhere(OPEN))?;
-            datagrams.push((open, Some(host.mac == world.a.mac)));
+            datagrams.push((open, Some(is_a)));
             let connected = host.edp_bound(CONNECTED)?;
             connected.connect(&host.to(other, CONNECTED))?;
             datagrams.push((connected, None));
@@ -113,6 +129,7 @@ impl<'a> Cast<'a> {
         Ok(Self {
             world,
             listeners,
+            targets,
             _neglected: neglected,
             ends: Vec::new(),
             datagrams,
@@ -154,10 +171,11 @@ impl<'a> Cast<'a> {
     fn accept(&mut self, rng: &mut Rng) -> Result<()> {
         for index in 0..self.listeners.len() {
             for _ in 0..4 {
-                match self.listeners[index].accept(libc::SOCK_NONBLOCK) {
+                let (listener, channel) = &self.listeners[index];
+                match listener.accept(libc::SOCK_NONBLOCK) {
                     Ok((socket, _)) => {
                         self.accepted += 1;
-                        self.add(socket, rng)?;
+                        self.add(socket, *channel, rng)?;
                     }
                     Err(error) => {
                         self.failed("accept", &error)?;
@@ -169,14 +187,18 @@ impl<'a> Cast<'a> {
         Ok(())
     }
 
-    fn add(&mut self, socket: Socket, rng: &mut Rng) -> Result<()> {
+    fn add(&mut self, socket: Socket, channel: Option<bool>, rng: &mut Rng) -> Result<()> {
         if rng.bool() {
             // Small buffers fill quickly.
             let size = rng.i32(1000..60_000);
             socket.set_so(libc::SO_RCVBUF, size)?;
         }
         let life = rng.u32(1..24);
-        self.ends.push(End { socket, life });
+        self.ends.push(End {
+            socket,
+            channel,
+            life,
+        });
         Ok(())
     }
 
@@ -185,31 +207,33 @@ impl<'a> Cast<'a> {
         let host = if from_a { &self.world.a } else { &self.world.b };
         let wrap = Wrap::any(rng);
         let to = |port| self.world.by(wrap, from_a, port);
-        let to = match rng.u8(..14) {
-            // The client may be a stream socket, too. Likewise, a record socket may connect to the
-            // stream listeners.
+        let to = match rng.u8(..18) {
+            // The client may be another kind of socket than the listener.
+            14.. => to(CHANNELS),
             10.. => to(RECORDS),
             0 => to(VACANT),
             1 => to(NEGLECTED),
             2 => host.to_nobody(ACCEPTED),
             _ => to(ACCEPTED),
         };
-        let as_records = if to.port == RECORDS {
-            rng.u8(..8) > 0
-        } else {
-            rng.u8(..8) == 0
+        let kind = match rng.u8(..8) {
+            0 => [ACCEPTED, RECORDS, CHANNELS][rng.usize(..3)],
+            _ => to.port,
         };
-        let socket = if as_records {
-            records(host)?
-        } else {
-            host.esp()?
+        let socket = match kind {
+            RECORDS | CHANNELS => records(host)?,
+            _ => host.esp()?,
         };
+        let channel = (kind == CHANNELS).then_some(from_a);
+        if channel.is_some() {
+            self.targets[usize::from(!from_a)].join(&socket)?;
+        }
         socket.set_nonblocking(true)?;
         self.begun += 1;
         if let Err(error) = socket.connect(&to) {
             self.failed("connect", &error)?;
         }
-        self.add(socket, rng)
+        self.add(socket, channel, rng)
     }
 
     /// Lets one program act on its connection, or close it.
@@ -226,9 +250,21 @@ impl<'a> Cast<'a> {
         let socket = &end.socket;
         let (call, result) = match rng.u8(..16) {
             0..=4 => {
-                let length = [rng.usize(1..100), rng.usize(1..30_000)][rng.usize(..2)];
-                let more = if rng.u8(..4) == 0 { libc::MSG_MORE } else { 0 };
-                let sent = socket.send(&self.buffer[..length], libc::MSG_NOSIGNAL | more);
+                let (head, most) = match end.channel {
+                    // A channel on host a puts to host b.
+                    Some(on_a) => self.targets[usize::from(on_a)].message(rng),
+                    None => (Vec::new(), usize::MAX),
+                };
+                let length = [rng.usize(1..100), rng.usize(1..30_000)][rng.usize(..2)].min(most);
+                // Bytes that follow a message would not begin with a header.
+                let often = if head.is_empty() { 4 } else { 32 };
+                let more = if rng.u8(..often) == 0 {
+                    libc::MSG_MORE
+                } else {
+                    0
+                };
+                let pieces = [Piece::Good(&head), Piece::Good(&self.buffer[..length])];
+                let sent = socket.send_message(&pieces, libc::MSG_NOSIGNAL | more, &[]);
                 let call = match socket.so(libc::SO_TYPE)? {
                     libc::SOCK_SEQPACKET => "send a record",
                     _ => "send",
@@ -297,8 +333,11 @@ impl<'a> Cast<'a> {
     /// Resets every connection and closes all sockets.
     ///
     /// # Errors
-    /// If a call fails.
+    /// If a call fails, or bytes were put to wrong memory.
     pub fn leave(self) -> Result<()> {
+        for target in &self.targets {
+            target.check()?;
+        }
         for end in &self.ends {
             end.socket.set_linger(Some(0))?;
         }

@@ -11,6 +11,7 @@ mod cast;
 mod honest;
 mod lanes;
 mod mutation;
+mod puts;
 mod report;
 mod talk;
 mod world;

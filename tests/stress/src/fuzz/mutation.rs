@@ -4,7 +4,9 @@
 
 use fastrand::Rng;
 
+use crate::fuzz::puts;
 use crate::fuzz::world::PORTS;
+use guest::channel::{header, HEADER, PUT, SEND};
 use guest::frame::edp;
 use guest::packet_ring::FRAME_MAX;
 use guest::prelude::*;
@@ -40,6 +42,8 @@ pub enum Mutation {
     Bits,
     /// The frame has a changed payload.
     Payload,
+    /// The frame has a changed header of a message of a channel.
+    Message,
     /// An earlier valid frame, sent again unchanged.
     Replayed,
     /// The same frame is sent several times.
@@ -58,7 +62,7 @@ pub enum Mutation {
 
 impl Mutation {
     /// All ways to make a frame hostile.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 22] = [
         Self::Flags,
         Self::Length,
         Self::Sequence,
@@ -73,6 +77,7 @@ impl Mutation {
         Self::Tagged,
         Self::Bits,
         Self::Payload,
+        Self::Message,
         Self::Replayed,
         Self::Repeated,
         Self::Late,
@@ -110,6 +115,7 @@ const LENGTH: usize = 18;
 const SEQUENCE: usize = 20;
 const ACKNOWLEDGEMENT: usize = 22;
 const FLAGS: usize = 24;
+const PAYLOAD: usize = 25;
 
 const GROUPS: [[u8; 6]; 5] = [
     [0xff; 6],
@@ -273,6 +279,7 @@ pub fn mutate(kind: Mutation, frame: &mut Vec<u8>, numbers: Numbers, rng: &mut R
                 put(frame, LENGTH, length as u16);
             }
         }
+        Mutation::Message => misdirect(frame, numbers, rng),
         Mutation::Opening => open(frame, rng),
         // `Attack` applies these mutations itself, because they repeat, delay or wrap a frame.
         Mutation::Replayed
@@ -320,6 +327,51 @@ fn forge(frame: &mut Vec<u8>, numbers: Numbers, rng: &mut Rng) {
     } else {
         forged.packet(&payload)
     });
+}
+
+/// Changes the header of a message, with which a packet of a channel may begin. The new header has
+/// another operation, other flags or another key, or it names a place near the end of the region or
+/// of the number space, or all of it is random. A packet without such a header gets one, and the
+/// numbers with which the receiver would accept it. The checksum is right.
+fn misdirect(frame: &mut Vec<u8>, numbers: Numbers, rng: &mut Rng) {
+    let Some(mut header) = EspHeader::of_frame(frame) else {
+        return mutate(Mutation::Payload, frame, numbers, rng);
+    };
+    let mask = header.mask_in(frame).unwrap_or(0);
+    // A checksum may follow the payload.
+    let room = FRAME_MAX - PAYLOAD - 4;
+    let length = usize::from(header.length).min(room);
+    let mut payload = match frame.get(PAYLOAD..PAYLOAD + length) {
+        Some(bytes) if length >= HEADER => bytes.to_vec(),
+        _ => {
+            let more = garbage(some_length(rng).min(room - HEADER), rng);
+            header.length = (HEADER + more.len()) as u16;
+            header.sequence = numbers.sequence;
+            header.acknowledgement = numbers.acknowledgement;
+            header.flags = flag::ACK | rng.u8(..) & (flag::TXS | flag::TXF);
+            [message(rng), more].concat()
+        }
+    };
+    match rng.u8(..6) {
+        0 => payload[0] = rng.u8(..4),
+        1 => payload[1] ^= 1 << rng.u8(..8),
+        2 => payload[rng.usize(8..16)] ^= 1 << rng.u8(..8),
+        3 => {
+            let near = (puts::LENGTH as u64).wrapping_add_signed(rng.i64(-2_000..=40));
+            payload[16..HEADER].copy_from_slice(&near.to_be_bytes());
+        }
+        4 => payload[16..HEADER].copy_from_slice(&(u64::MAX - rng.u64(..2_000)).to_be_bytes()),
+        _ => rng.fill(&mut payload[..HEADER]),
+    }
+    frame.truncate(14);
+    frame.extend(header.masked_packet(&payload, mask));
+}
+
+/// Makes the header of a message to an unknown region.
+fn message(rng: &mut Rng) -> Vec<u8> {
+    let operation = [SEND, PUT][rng.usize(..2)];
+    let (key, offset) = (rng.u64(..), rng.u64(..puts::LENGTH as u64));
+    header(operation, rng.u8(..2), rng.u32(..), key, offset)
 }
 
 /// Makes a SYN, or a datagram, from the sender or from a stranger, to a random port.

@@ -43,8 +43,12 @@ pub const OPEN: u16 = 4003;
 pub const CONNECTED: u16 = 4004;
 /// A port with a listener of records.
 pub const RECORDS: u16 = 4005;
+/// A port with a listener of channels.
+pub const CHANNELS: u16 = 4006;
 /// Ports that frames are aimed at.
-pub const PORTS: [u16; 6] = [ACCEPTED, NEGLECTED, VACANT, OPEN, CONNECTED, RECORDS];
+pub const PORTS: [u16; 7] = [
+    ACCEPTED, NEGLECTED, VACANT, OPEN, CONNECTED, RECORDS, CHANNELS,
+];
 
 /// The VLAN in which only the honest host talks to host b, and the name of this VLAN's device on
 /// both hosts.

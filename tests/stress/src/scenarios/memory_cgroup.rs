@@ -8,7 +8,8 @@ use std::path::PathBuf;
 use nix::mount::{mount, umount, MsFlags};
 
 use crate::denial::victim::unsent;
-use guest::address::{internet, EP_IOC_REGION, EP_SO_DOMAIN, EP_SO_RECEIVE_RING, IPPROTO_ENET};
+use guest::address::{internet, EP_SO_RECEIVE_RING, IPPROTO_ENET};
+use guest::channel::{channel, Memory};
 use guest::meminfo::free_memory;
 use guest::patience::factor;
 use guest::prelude::*;
@@ -266,15 +267,12 @@ fn kept<T: 'static>(count: u16, mut call: impl FnMut(u16) -> Result<T>) -> Resul
 }
 
 /// Makes a domain with a region of a mebibyte.
-fn regions(host: &Host) -> Result<(Socket, Vec<u8>)> {
+fn regions(host: &Host) -> Result<(Socket, Memory)> {
     let make = || Socket::new(AF_ENET, libc::SOCK_SEQPACKET, 0);
-    let socket = host.namespace.within(make)??;
-    socket.set_int_option(SOL_EP, EP_SO_DOMAIN, socket.as_raw_fd())?;
-    let mut memory = vec![1_u8; 1 << 20];
-    let mut region = [memory.as_mut_ptr() as u64, memory.len() as u64, 0];
-    // SAFETY: The request reads and writes three numbers, which live across the call. Nobody has
-    // the key, so nobody writes to the memory.
-    check(unsafe { libc::ioctl(socket.as_raw_fd(), EP_IOC_REGION, &mut region) })?;
+    let socket = channel(host.namespace.within(make)??)?;
+    let memory = Memory::private(1 << 20)?;
+    memory.fill(1);
+    memory.region(&socket)?;
     Ok((socket, memory))
 }
 
