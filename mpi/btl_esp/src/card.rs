@@ -23,9 +23,11 @@ pub struct Card {
 /// Number of bytes of an encoded card.
 const CARD: usize = 16;
 
-/// Encodes the cards for Open MPI's modex, which carries them to the peers.
-pub fn encode(cards: &[Card]) -> Vec<u8> {
+/// Encodes the cards, and the token that peers need to connect, for Open MPI's modex, which carries
+/// them to the peers.
+pub fn encode(token: u64, cards: &[Card]) -> Vec<u8> {
     let mut bytes = vec![VERSION];
+    bytes.extend(token.to_le_bytes());
     for card in cards {
         bytes.extend(card.mac.0);
         bytes.extend(card.port.to_le_bytes());
@@ -35,13 +37,12 @@ pub fn encode(cards: &[Card]) -> Vec<u8> {
     bytes
 }
 
-/// Decodes cards. Returns an empty list for cards of a different version, because the process that
-/// wrote them uses a different protocol.
-pub fn decode(bytes: &[u8]) -> Vec<Card> {
-    match bytes.split_first() {
-        Some((&VERSION, rest)) => rest.chunks_exact(CARD).filter_map(read).collect(),
-        _ => Vec::new(),
-    }
+/// Decodes the token and the cards. Returns `None` for a different version, because the process
+/// that wrote them uses a different protocol.
+pub fn decode(bytes: &[u8]) -> Option<(u64, Vec<Card>)> {
+    let (token, cards) = bytes.strip_prefix(&[VERSION])?.split_first_chunk()?;
+    let cards = cards.chunks_exact(CARD).filter_map(read).collect();
+    Some((u64::from_le_bytes(*token), cards))
 }
 
 fn read(bytes: &[u8]) -> Option<Card> {
@@ -70,10 +71,10 @@ mod tests {
             rate: 25_000,
         };
         let cards = [card(1), card(65_535)];
-        let mut bytes = encode(&cards);
-        assert_eq!(decode(&bytes), cards);
+        let mut bytes = encode(7, &cards);
+        assert_eq!(decode(&bytes), Some((7, cards.to_vec())));
         bytes[0] += 1;
-        assert_eq!(decode(&bytes), []);
-        assert_eq!(decode(&[]), []);
+        assert_eq!(decode(&bytes), None);
+        assert_eq!(decode(&[]), None);
     }
 }

@@ -4,6 +4,7 @@
 //! initialize and close it.
 
 use std::ffi::{c_char, c_int};
+use std::hash::{BuildHasher, RandomState};
 use std::mem;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -205,8 +206,10 @@ fn make(parameters: &Parameters) -> Result<Vec<*mut mca_btl_base_module_t>, Stri
         job: own.jobid,
         rank: own.vpid,
     };
-    let engine = Engine::new(name, listeners, settings).map_err(explain)?;
-    let bytes = card::encode(&cards);
+    // The keys of a new hasher are random.
+    let token = RandomState::new().hash_one(own.vpid);
+    let engine = Engine::new(name, token, listeners, settings).map_err(explain)?;
+    let bytes = card::encode(token, &cards);
     // SAFETY: the component is static; the call copies the bytes.
     let sent = unsafe {
         enet_modex_send(

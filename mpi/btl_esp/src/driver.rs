@@ -93,7 +93,7 @@ pub fn reach(
         (engine.name(), engine.knows(peer))
     };
     if !known {
-        let cards = card::decode(&fetch());
+        let (token, cards) = card::decode(&fetch()).unwrap_or_default();
         let matrix = reach.matrix(INTERFACES.get()?, &cards);
         // Both processes call `choose` with the same matrix, whose rows are the interfaces of the
         // process with the lower name. So they choose the same pairs.
@@ -114,7 +114,7 @@ pub fn reach(
             .map(|(ours, theirs)| (ours, theirs, cards[theirs]))
             .collect();
         let mut engine = ENGINE.lock().expect("panics abort");
-        engine.as_mut()?.introduce(peer, &pairs);
+        engine.as_mut()?.introduce(peer, token, &pairs);
     }
     let engine = ENGINE.lock().expect("panics abort");
     engine.as_ref()?.endpoint(peer, module).map(endpoint_of)
@@ -128,6 +128,17 @@ pub fn reach(
 /// Returns the message if the peer is lost.
 pub fn send(link: LinkId, tag: u8, message: Message) -> Result<bool, Message> {
     hand_over(message, |engine, message| engine.send(link, tag, message))
+}
+
+/// Sends a message, unless it would have to wait until Open MPI lets the component make progress.
+///
+/// # Errors
+///
+/// Returns the message if it would have to wait, or the peer is lost.
+pub fn send_now(link: LinkId, tag: u8, message: Message) -> Result<bool, Message> {
+    hand_over(message, |engine, message| {
+        engine.send_now(link, tag, message)
+    })
 }
 
 /// Writes into a peer's memory. The completion callback reports when the data may be changed again.
@@ -301,10 +312,9 @@ pub fn close() {
     let Some(mut engine) = engine else { return };
     engine.close(FAREWELL);
     for event in engine.take_events() {
+        // Open MPI has closed what its callbacks use before it closes this component.
         if let Event::Completed { payload, .. } = event {
-            if let Some(message) = payload.finish(OPAL_ERR_UNREACH) {
-                module::recycle(message);
-            }
+            module::recycle(payload);
         }
     }
 }

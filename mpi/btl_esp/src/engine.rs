@@ -18,7 +18,7 @@ use crate::link::{read_greeting, Link, Payload, State};
 use crate::seen::Seen;
 use crate::transport::{Listener, Stream};
 use crate::windows::Windows;
-use crate::wire::{Answer, Hello, Kind, Name, ANSWER, HELLO};
+use crate::wire::{Answer, Foreign, Hello, Kind, Name, ANSWER, HELLO};
 
 /// Number of polls between two checks of the listeners while no connection is being set up.
 const LISTEN: u32 = 32;
@@ -100,6 +100,8 @@ pub enum Sent<P> {
 struct Peer {
     name: Name,
     links: Vec<LinkId>,
+    /// The token that the peer expects in a hello.
+    token: u64,
     /// Whether [`Engine::introduce`] has created a link for each chosen pair of interfaces.
     introduced: bool,
     /// The number of the next protected frame (a frame that is kept until the peer acknowledges
@@ -121,6 +123,8 @@ struct Caller {
 #[derive(Debug)]
 pub struct Engine<P> {
     name: Name,
+    /// The token that callers must know.
+    token: u64,
     settings: Settings,
     listeners: Vec<Listener>,
     peers: Vec<Peer>,
@@ -142,15 +146,21 @@ pub struct Engine<P> {
 }
 
 impl<P: Payload> Engine<P> {
-    /// Creates an engine for the process `name`, which accepts the peers' connections from
-    /// `listeners`.
+    /// Creates an engine for the process `name`, which accepts the connections of peers that know
+    /// `token` from `listeners`.
     ///
     /// # Errors
     ///
     /// The errors of `epoll_create(2)`.
-    pub fn new(name: Name, listeners: Vec<Listener>, settings: Settings) -> io::Result<Self> {
+    pub fn new(
+        name: Name,
+        token: u64,
+        listeners: Vec<Listener>,
+        settings: Settings,
+    ) -> io::Result<Self> {
         Ok(Self {
             name,
+            token,
             settings,
             listeners,
             peers: Vec::new(),
@@ -181,11 +191,12 @@ impl<P: Payload> Engine<P> {
             .is_some_and(|peer| self.peers[*peer].introduced)
     }
 
-    /// Creates links to `peer`. Each of `pairs` has three members: the number of a local interface,
-    /// the number of an interface of the peer, and the card of the latter interface. The links that
-    /// the peer has already connected are kept.
-    pub fn introduce(&mut self, peer: Name, pairs: &[(usize, usize, Card)]) {
+    /// Creates links to `peer`, which expects `token` in a hello. Each of `pairs` has three
+    /// members: the number of a local interface, the number of an interface of the peer, and the
+    /// card of the latter interface. The links that the peer has already connected are kept.
+    pub fn introduce(&mut self, peer: Name, token: u64, pairs: &[(usize, usize, Card)]) {
         let peer = self.peer(peer);
+        self.peers[peer].token = token;
         for (module, remote, card) in pairs {
             let link = self.link(peer, *module, *remote);
             self.links[link].card = Some(*card);
@@ -206,6 +217,7 @@ impl<P: Payload> Engine<P> {
             self.peers.push(Peer {
                 name,
                 links: Vec::new(),
+                token: 0,
                 introduced: false,
                 next: 0,
                 seen: Seen::default(),
@@ -271,13 +283,8 @@ impl<P: Payload> Engine<P> {
                 None => return Sent::Refused(payload),
             }
         };
-        let number = self.substitute(link).map(|_| {
-            let peer = &mut self.peers[self.links[link].peer];
-            peer.next += 1;
-            peer.next - 1
-        });
         let first = !self.links[link].has_output();
-        self.links[link].push(kind, tag, payload, number);
+        self.push(link, kind, tag, payload);
         if !first || !matches!(self.links[link].state, State::Ready(_)) {
             self.open(link);
             return Sent::Queued;
@@ -289,6 +296,37 @@ impl<P: Payload> Engine<P> {
             self.block(link);
         }
         // The link had no output before, so only this message can have completed.
+        done.pop().map_or(Sent::Queued, Sent::Done)
+    }
+
+    /// Queues a frame. If another link could take over, the frame is protected.
+    fn push(&mut self, link: LinkId, kind: Kind, tag: u8, payload: P) {
+        let number = self.substitute(link).map(|_| {
+            let peer = &mut self.peers[self.links[link].peer];
+            peer.next += 1;
+            peer.next - 1
+        });
+        self.links[link].push(kind, tag, payload, number);
+    }
+
+    /// Sends a message by `link` if the kernel accepts a part of it at once. Otherwise the message
+    /// is refused, and its number is used again.
+    pub fn send_now(&mut self, link: LinkId, tag: u8, payload: P) -> Sent<P> {
+        if !self.links[link].is_free() {
+            return Sent::Refused(payload);
+        }
+        let peer = self.links[link].peer;
+        let next = self.peers[peer].next;
+        self.push(link, Kind::Send, tag, payload);
+        let mut done = Vec::new();
+        if let Err(error) = self.links[link].flush(&mut done) {
+            self.fail(link, &error.to_string());
+        } else if let Some(payload) = self.links[link].take_back() {
+            self.peers[peer].next = next;
+            return Sent::Refused(payload);
+        } else if self.links[link].has_output() {
+            self.block(link);
+        }
         done.pop().map_or(Sent::Queued, Sent::Done)
     }
 
@@ -326,9 +364,16 @@ impl<P: Payload> Engine<P> {
         match self.listeners[self.links[link].module].connect(&card) {
             Ok(stream) => {
                 self.links[link].state = State::Connecting(stream, Instant::now());
-                self.opening.push(link);
+                self.keep_opening(link);
             }
+            Err(error) if lacks_resources(&error) => self.keep_opening(link),
             Err(error) => self.fail(link, &error.to_string()),
+        }
+    }
+
+    fn keep_opening(&mut self, link: LinkId) {
+        if !self.opening.contains(&link) {
+            self.opening.push(link);
         }
     }
 
@@ -381,8 +426,7 @@ impl<P: Payload> Engine<P> {
             self.open(other);
             return self.flush(other);
         }
-        let payloads = self.links[link].abandon();
-        self.complete(payloads, false);
+        // The cause comes first, since Open MPI ends the job when a message was not sent.
         if !self.peers[peer].lost {
             self.peers[peer].lost = true;
             self.events.push(Event::Lost {
@@ -391,13 +435,17 @@ impl<P: Payload> Engine<P> {
                 why: format!("{name} cannot be reached by {interface} any more: {why}"),
             });
         }
+        let payloads = self.links[link].abandon();
+        self.complete(payloads, false);
     }
 
     /// Sends and receives once. Returns true if bytes were received. In that case, more bytes may
     /// have arrived in the meantime.
     pub fn poll(&mut self) -> bool {
         self.round = self.round.wrapping_add(1);
-        let in_progress = !self.opening.is_empty() || !self.callers.is_empty();
+        // Many callers are strangers that do not say hello. They must not delay each message.
+        let callers = 1..=self.settings.polled;
+        let in_progress = !self.opening.is_empty() || callers.contains(&self.callers.len());
         if in_progress || self.round % LISTEN == 0 {
             self.accept();
             self.greet();
@@ -471,14 +519,21 @@ impl<P: Payload> Engine<P> {
 
     fn accept(&mut self) {
         for (module, listener) in self.listeners.iter().enumerate() {
-            // An error ends the loop. If the process lacks descriptors or memory, the connection
-            // stays in the accept queue.
-            while let Ok(Some(stream)) = listener.accept() {
-                self.callers.push(Caller {
-                    stream,
-                    module,
-                    bytes: Vec::new(),
-                });
+            loop {
+                match listener.accept() {
+                    Ok(Some(stream)) => self.callers.push(Caller {
+                        stream,
+                        module,
+                        bytes: Vec::new(),
+                    }),
+                    // The connection stays in the accept queue. The caller that has been silent for
+                    // longest gives its descriptor.
+                    Err(error) if lacks_resources(&error) && !self.callers.is_empty() => {
+                        self.callers.remove(0);
+                        break;
+                    }
+                    Ok(None) | Err(_) => break,
+                }
             }
         }
     }
@@ -492,9 +547,9 @@ impl<P: Payload> Engine<P> {
                 Ok(None) => self.callers.push(caller),
                 Ok(Some(())) => {
                     let bytes = caller.bytes.first_chunk().map(Hello::decode);
-                    // Without a valid hello, the caller is a different program or version. Its
-                    // connection is closed, because `caller` is dropped.
-                    if let Some(Ok(hello)) = bytes {
+                    // Without a valid hello, the caller is a different program, version or job.
+                    // Its connection is closed, because `caller` is dropped.
+                    if let Some(Ok(hello)) = bytes.filter(|hello| self.expects(hello)) {
                         self.answer(caller.stream, caller.module, hello);
                     }
                 }
@@ -504,25 +559,27 @@ impl<P: Payload> Engine<P> {
         }
     }
 
+    fn expects(&self, hello: &Result<Hello, Foreign>) -> bool {
+        hello.is_ok_and(|hello| hello.token == self.token)
+    }
+
     /// Answers a hello. If both processes connect at once, they keep the connection that the
     /// process with the lower name opened.
     fn answer(&mut self, stream: Stream, module: usize, hello: Hello) {
         let peer = self.peer(hello.caller);
         let link = self.link(peer, module, usize::from(hello.interface));
-        let accepted = match self.links[link].state {
-            State::Idle | State::Awaiting => true,
-            State::Connecting(..) | State::Greeting(..) => hello.caller < self.name,
-            State::Ready(_) | State::Failed => false,
-        };
-        let answer = if accepted {
-            Answer::Accepted
-        } else {
-            Answer::Refused
+        let answer = match self.links[link].state {
+            State::Idle | State::Awaiting => Answer::Accepted,
+            State::Connecting(..) | State::Greeting(..) if hello.caller < self.name => {
+                Answer::Accepted
+            }
+            State::Connecting(..) | State::Greeting(..) | State::Ready(_) => Answer::Refused,
+            State::Failed => Answer::Broken,
         };
         // An error is ignored: the send buffer of a new connection has room, and the next receive
         // reports a broken connection.
         let _ = stream.send(&[io::IoSlice::new(&answer.encode())]);
-        if accepted {
+        if answer == Answer::Accepted {
             self.establish(link, stream);
         }
     }
@@ -553,6 +610,7 @@ impl<P: Payload> Engine<P> {
                 let hello = Hello {
                     caller: self.name,
                     interface: u16::try_from(link.module).expect("there are few interfaces"),
+                    token: self.peers[link.peer].token,
                 };
                 let sent = stream
                     .send(&[io::IoSlice::new(&hello.encode())])
@@ -584,6 +642,8 @@ impl<P: Payload> Engine<P> {
                     Err(error) => return Err(error.to_string()),
                 }
             }
+            // Descriptors or memory lacked before.
+            State::Idle => self.open(id),
             state => link.state = state,
         }
         Ok(())
@@ -647,12 +707,15 @@ impl<P: Payload> Engine<P> {
                 arrivals,
             });
         }
-        if orderly {
-            self.part(id);
-        } else if received.ended {
+        if received.ended && !orderly {
             self.fail(id, "the process ended without a farewell");
-        } else if self.links[id].acknowledge() {
+            return true;
+        }
+        if self.links[id].acknowledge() {
             self.flush(id);
+        }
+        if orderly && matches!(self.links[id].state, State::Ready(_)) {
+            self.part(id);
         }
         true
     }
@@ -696,6 +759,14 @@ impl<P: Payload> Engine<P> {
             self.complete(payloads, false);
         }
     }
+}
+
+/// Returns whether a call has failed because the process or the host lacks descriptors or memory.
+fn lacks_resources(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM)
+    )
 }
 
 /// Borrows two links at once.

@@ -9,7 +9,7 @@ use std::time::Instant;
 use crate::card::Card;
 use crate::input::{Blocks, Input, Received, Room};
 use crate::transport::Stream;
-use crate::wire::{Foreign, Header, Kind, ANSWER, HEADER, TARGET};
+use crate::wire::{Foreign, Header, Kind, HEADER, HELLO, TARGET};
 
 /// A message of Open MPI that a link carries.
 pub trait Payload {
@@ -55,6 +55,10 @@ impl<P: Payload> Frame<P> {
         self.parts().iter().map(|part| part.len()).sum()
     }
 }
+
+/// The number of unacknowledged messages from which on a link does not [take](Link::is_free) more
+/// at once. Acknowledgements are only received when Open MPI lets the component make progress.
+const MOST_UNACKNOWLEDGED: usize = 256;
 
 /// Maximum number of frames that one system call sends.
 const BATCH: usize = 8;
@@ -224,6 +228,23 @@ impl<P: Payload> Link<P> {
         Ok(())
     }
 
+    /// Returns whether a message that is queued now would be the next to be sent, and few messages
+    /// are unacknowledged.
+    pub fn is_free(&self) -> bool {
+        matches!(self.state, State::Ready(_))
+            && self.output.is_empty()
+            && self.unacknowledged.len() < MOST_UNACKNOWLEDGED
+    }
+
+    /// Returns and removes the message that was queued last, if the kernel has accepted no byte of
+    /// it.
+    pub fn take_back(&mut self) -> Option<P> {
+        if self.output.back()?.written > 0 {
+            return None;
+        }
+        self.output.pop_back()?.payload
+    }
+
     /// Handles the peer's acknowledgement of `count` protected frames of this connection.
     ///
     /// # Errors
@@ -296,7 +317,7 @@ pub fn read_greeting(
     bytes: &mut Vec<u8>,
     length: usize,
 ) -> io::Result<Option<()>> {
-    let mut buffer = [0; ANSWER + HEADER];
+    let mut buffer = [0; HELLO];
     let missing = length - bytes.len();
     match stream.receive(&mut buffer[..missing])? {
         None => Ok(None),

@@ -337,7 +337,8 @@ unsafe extern "C" fn put(
 }
 
 /// Sends copies of a header and of data, so that the caller may change the originals as soon as the
-/// call returns.
+/// call returns. If the message would have to wait, allocates a descriptor for it instead. Open MPI
+/// then sends it by [`send`] and waits for its completion, which lets the component make progress.
 unsafe extern "C" fn sendi(
     module: *mut mca_btl_base_module_t,
     endpoint: *mut mca_btl_base_endpoint_t,
@@ -345,7 +346,7 @@ unsafe extern "C" fn sendi(
     header: *mut c_void,
     header_size: usize,
     payload_size: usize,
-    _order: u8,
+    order: u8,
     flags: u32,
     tag: mca_btl_base_tag_t,
     descriptor: *mut *mut mca_btl_base_descriptor_t,
@@ -355,9 +356,9 @@ unsafe extern "C" fn sendi(
         // could not be sent.
         unsafe { *descriptor = ptr::null_mut() };
     }
-    let flags = (flags | MCA_BTL_DES_FLAGS_BTL_OWNERSHIP) & !MCA_BTL_DES_SEND_ALWAYS_CALLBACK;
+    let own = (flags | MCA_BTL_DES_FLAGS_BTL_OWNERSHIP) & !MCA_BTL_DES_SEND_ALWAYS_CALLBACK;
     let size = header_size + payload_size;
-    let mut message = take(size, module, endpoint, flags);
+    let mut message = take(size, module, endpoint, own);
     let memory = message.memory();
     // SAFETY: Open MPI passes `header_size` bytes of header, and the message's memory has room for
     // them.
@@ -375,11 +376,16 @@ unsafe extern "C" fn sendi(
         }
     }
     message.set_length(header_size + packed);
-    match driver::send(driver::link_of(endpoint), tag, message) {
+    match driver::send_now(driver::link_of(endpoint), tag, message) {
         Ok(_) => OPAL_SUCCESS,
         Err(message) => {
             recycle(message);
-            OPAL_ERR_UNREACH
+            if !descriptor.is_null() {
+                // SAFETY: `alloc` gets the arguments that Open MPI has passed. `descriptor` points
+                // to a variable of Open MPI's.
+                unsafe { *descriptor = alloc(module, endpoint, order, size, flags) };
+            }
+            OPAL_ERR_OUT_OF_RESOURCE
         }
     }
 }

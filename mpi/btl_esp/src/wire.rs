@@ -11,7 +11,7 @@ use std::fmt;
 pub const HEADER: usize = 16;
 
 /// Number of bytes of a [`Hello`].
-pub const HELLO: usize = 16;
+pub const HELLO: usize = 24;
 
 /// Number of bytes of an [`Answer`].
 pub const ANSWER: usize = 4;
@@ -20,7 +20,7 @@ pub const ANSWER: usize = 4;
 pub const TARGET: usize = 24;
 
 /// The version of this protocol.
-pub const VERSION: u8 = 2;
+pub const VERSION: u8 = 3;
 
 /// The first bytes of a hello and of an answer.
 const MAGIC: [u8; 3] = *b"MPI";
@@ -177,6 +177,8 @@ pub struct Hello {
     pub caller: Name,
     /// The number of the caller's interface, in the order of its cards.
     pub interface: u16,
+    /// The token of the called process, which only the processes of the job know.
+    pub token: u64,
 }
 
 impl Hello {
@@ -188,6 +190,7 @@ impl Hello {
         bytes[4..8].copy_from_slice(&self.caller.job.to_le_bytes());
         bytes[8..12].copy_from_slice(&self.caller.rank.to_le_bytes());
         bytes[12..14].copy_from_slice(&self.interface.to_le_bytes());
+        bytes[16..].copy_from_slice(&self.token.to_le_bytes());
         bytes
     }
 
@@ -197,7 +200,9 @@ impl Hello {
     ///
     /// [`Foreign`] if the bytes are not a hello of this version.
     pub fn decode(bytes: &[u8; HELLO]) -> Result<Self, Foreign> {
-        let [m0, m1, m2, version, j0, j1, j2, j3, r0, r1, r2, r3, i0, i1, 0, 0] = *bytes else {
+        let [m0, m1, m2, version, j0, j1, j2, j3, r0, r1, r2, r3, i0, i1, 0, 0, token @ ..] =
+            *bytes
+        else {
             return Err(Foreign);
         };
         if [m0, m1, m2] != MAGIC || version != VERSION {
@@ -209,6 +214,7 @@ impl Hello {
                 rank: u32::from_le_bytes([r0, r1, r2, r3]),
             },
             interface: u16::from_le_bytes([i0, i1]),
+            token: u64::from_le_bytes(token),
         })
     }
 }
@@ -222,6 +228,8 @@ pub enum Answer {
     /// The called process is opening a connection itself, and both processes use that connection
     /// instead.
     Refused = 2,
+    /// The called process has given this pair of interfaces up.
+    Broken = 3,
 }
 
 impl Answer {
@@ -239,6 +247,7 @@ impl Answer {
         match bytes {
             [m0, m1, m2, 1] if [*m0, *m1, *m2] == MAGIC => Ok(Self::Accepted),
             [m0, m1, m2, 2] if [*m0, *m1, *m2] == MAGIC => Ok(Self::Refused),
+            [m0, m1, m2, 3] if [*m0, *m1, *m2] == MAGIC => Ok(Self::Broken),
             _ => Err(Foreign),
         }
     }
@@ -282,12 +291,13 @@ mod tests {
         let hello = Hello {
             caller,
             interface: 1,
+            token: u64::MAX - 5,
         };
         assert_eq!(Hello::decode(&hello.encode()), Ok(hello));
         let mut other = hello.encode();
         other[3] += 1;
         assert_eq!(Hello::decode(&other), Err(Foreign));
-        for answer in [Answer::Accepted, Answer::Refused] {
+        for answer in [Answer::Accepted, Answer::Refused, Answer::Broken] {
             assert_eq!(Answer::decode(&answer.encode()), Ok(answer));
         }
         assert_eq!(Answer::decode(b"HTTP"), Err(Foreign));

@@ -21,18 +21,27 @@ const SETTINGS: Settings = Settings {
 
 type Test = Engine<Vec<u8>>;
 
+const TOKEN: u64 = 77;
+
 fn engine(rank: u32, interfaces: usize, settings: Settings) -> (Test, Vec<Card>) {
     let listeners: Vec<_> = (0..interfaces)
         .map(|_| Listener::open(Interface::Loopback, settings.timeout).unwrap())
         .collect();
     let cards = listeners.iter().map(Listener::card).collect();
     let name = Name { job: 1, rank };
-    (Engine::new(name, listeners, settings).unwrap(), cards)
+    (
+        Engine::new(name, TOKEN, listeners, settings).unwrap(),
+        cards,
+    )
 }
 
 fn introduce(engine: &mut Test, peer: u32, cards: &[Card]) {
     let pairs = cards.iter().enumerate().map(|(i, card)| (i, i, *card));
-    engine.introduce(Name { job: 1, rank: peer }, &pairs.collect::<Vec<_>>());
+    engine.introduce(
+        Name { job: 1, rank: peer },
+        TOKEN,
+        &pairs.collect::<Vec<_>>(),
+    );
 }
 
 fn pair(interfaces: usize) -> (Test, Test) {
@@ -386,4 +395,126 @@ fn a_process_that_computes_is_waited_for_and_one_that_dies_is_not() {
         at_a.lost == 1
     });
     assert_eq!(at_a.unsent, 1);
+}
+
+#[test]
+fn a_stranger_without_the_token_takes_no_ranks_place() {
+    let (mut a, of_a) = engine(0, 1, SETTINGS);
+    let (mut b, of_b) = engine(1, 1, SETTINGS);
+    let (mut stranger, _) = engine(1, 1, SETTINGS);
+    introduce(&mut a, 1, &of_b);
+    introduce(&mut b, 0, &of_a);
+    let pairs = [(0, 0, of_a[0])];
+    stranger.introduce(Name { job: 1, rank: 0 }, TOKEN + 1, &pairs);
+    let (mut at_a, mut at_b, mut at_stranger) = (Told::default(), Told::default(), Told::default());
+    send(&mut stranger, &mut at_stranger, 0, 0, 1, vec![1]);
+    until(|| {
+        at_a.listen(&mut a);
+        at_stranger.listen(&mut stranger);
+        at_stranger.lost == 1 || matches!(stranger.links[0].state, State::Awaiting)
+    });
+    send(&mut b, &mut at_b, 0, 0, 2, vec![2]);
+    until(|| {
+        at_a.listen(&mut a);
+        at_b.listen(&mut b);
+        !at_a.messages.is_empty()
+    });
+    assert_eq!(at_a.messages, [(2, vec![2])]);
+    assert_eq!((at_a.lost, at_b.lost, a.callers.len()), (0, 0, 0));
+}
+
+#[test]
+fn callers_that_say_nothing_keep_nobody_out() {
+    let (mut a, of_a) = engine(0, 1, SETTINGS);
+    let (mut b, _) = engine(1, 1, SETTINGS);
+    introduce(&mut b, 0, &of_a);
+    let silent: Vec<_> = (0..50)
+        .map(|_| b.listeners[0].connect(&of_a[0]).unwrap())
+        .collect();
+    until(|| {
+        a.poll();
+        a.callers.len() == silent.len()
+    });
+    let (mut at_a, mut at_b) = (Told::default(), Told::default());
+    send(&mut b, &mut at_b, 0, 0, 1, vec![1]);
+    until(|| {
+        at_a.listen(&mut a);
+        at_b.listen(&mut b);
+        at_a.messages.len() == 1
+    });
+}
+
+#[test]
+fn send_now_takes_only_what_leaves_at_once() {
+    let (mut a, mut b) = pair(2);
+    let (mut at_a, mut at_b) = (Told::default(), Told::default());
+    let now = |a: &mut Test, number: usize| a.send_now(0, number as u8, vec![number as u8; 9_000]);
+    assert!(matches!(now(&mut a, 0), Sent::Refused(_)), "not connected");
+    send(&mut a, &mut at_a, 0, 1, 0, vec![0]);
+    until(|| {
+        at_a.listen(&mut a);
+        at_b.listen(&mut b);
+        at_b.messages.len() == 1
+    });
+    // The receiver does not read, so the kernel or the link soon takes no more.
+    let mut taken = 1;
+    while !matches!(now(&mut a, taken % 100), Sent::Refused(_)) {
+        taken += 1;
+        assert!(taken < 10_000, "the messages are kept without a bound");
+    }
+    assert!(taken > 1);
+    until(|| {
+        at_a.listen(&mut a);
+        at_b.listen(&mut b);
+        at_b.messages.len() == taken
+    });
+    for (number, (tag, _)) in at_b.messages.iter().enumerate() {
+        assert_eq!(usize::from(*tag), number % 100);
+    }
+    // The number of the refused message was used again: the next one arrives, too.
+    until(|| {
+        at_a.listen(&mut a);
+        at_a.sent == taken
+    });
+    assert!(!matches!(now(&mut a, 7), Sent::Refused(_)));
+    until(|| {
+        at_a.listen(&mut a);
+        at_b.listen(&mut b);
+        at_b.messages.len() == taken + 1
+    });
+}
+
+#[test]
+fn the_cause_of_a_loss_is_told_before_the_messages_that_it_costs() {
+    let (mut a, _) = engine(0, 1, SETTINGS);
+    let (b, of_b) = engine(1, 1, SETTINGS);
+    introduce(&mut a, 1, &of_b);
+    a.send(0, 1, vec![1]);
+    drop(b);
+    until(|| {
+        a.poll();
+        a.has_events()
+    });
+    let events = a.take_events();
+    assert!(
+        matches!(
+            events[..],
+            [Event::Lost { .. }, Event::Completed { sent: false, .. }]
+        ),
+        "{events:?}"
+    );
+}
+
+#[test]
+fn a_link_that_one_end_has_given_up_is_given_up_by_the_other() {
+    let (mut a, mut b) = pair(2);
+    let (mut at_a, mut at_b) = (Told::default(), Told::default());
+    a.fail(0, "cut");
+    send(&mut b, &mut at_b, 0, 0, 1, vec![1]);
+    until(|| {
+        at_a.listen(&mut a);
+        at_b.listen(&mut b);
+        at_a.messages.len() == 1
+    });
+    assert_eq!((at_b.degraded, at_b.lost, at_a.lost), (1, 0, 0));
 }
