@@ -166,12 +166,13 @@ fn attempt<M: Mapped>(
         // Another call has begun an attempt; this one waits for the same connection.
         return Ok(());
     }
-    if call.ordered_state() != TcpState::Close as u8 {
-        // The socket already listens or connects over TCP. So leave the call to TCP's `connect`,
-        // which returns the right error.
+    if call.ordered_state() != TcpState::Close as u8 || call.sock().shutdown() != 0 {
+        // The socket listens or connects over TCP, or has failed to. So leave the call to TCP's
+        // `connect`, which returns the right error. Or the socket was shut down before it was
+        // connected, which holds for TCP's connection.
         return Err(Failure::Tcp(Statistic::MappedTcpError));
     }
-    record.tell_again();
+    record.begin_attempt();
     if let Some((to, scope)) = InternetEnd::parse(name, call.is_v6()) {
         if to.is_link_local() && scope != 0 && !call.bind_to_device(scope) {
             // Another call has bound the socket since. TCP's `connect` returns the error.
@@ -400,6 +401,11 @@ fn finish_by_tcp<M: Mapped>(
     let record = &companion.record;
     let waited = call.wait(left, || !is_connecting(call.sock().tcp_state()));
     let attempt = record.decide();
+    if !matches!(record.phase(), Phase::Tcp | Phase::Fallback) {
+        // Another call has taken the outcome and begun a new attempt. TCP's `connect` would change
+        // the state of the descriptor, which belongs to that attempt.
+        return Err(EPIPE);
+    }
     let begun = attempt.as_ref().ok_or(ECONNABORTED)?;
     if let Err(error) = begun.stands() {
         // This call reports the error, so later calls must not report it: TCP's `connect` takes it,

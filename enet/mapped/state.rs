@@ -111,7 +111,7 @@ impl Attempt {
 pub(crate) struct Record {
     phase: AtomicU8,
     /// Whether a listener accepted this connection over ESP.
-    accepted: bool,
+    accepted: AtomicBool,
     /// Whether `connect` has reported to the program that the connection is open.
     told: AtomicBool,
     /// Whether the next `accept` asks TCP before ESP.
@@ -131,7 +131,7 @@ impl Record {
         let phase = if accepted { Phase::Esp } else { Phase::Tcp };
         Ok(Record {
             phase: AtomicU8::new(phase as u8),
-            accepted,
+            accepted: AtomicBool::new(accepted),
             told: AtomicBool::new(accepted),
             turn: AtomicBool::new(false),
             attempt: KBox::pin_init(new_mutex!(None), GFP_KERNEL_ACCOUNT)?,
@@ -162,7 +162,7 @@ impl Record {
 
     /// Returns whether a listener accepted this connection over ESP.
     pub(super) fn is_accepted(&self) -> bool {
-        self.accepted
+        self.accepted.load(Relaxed)
     }
 
     /// Sets `told`, because `connect` has reported the connection. Returns whether `told` was set
@@ -176,9 +176,11 @@ impl Record {
         self.told.load(Relaxed)
     }
 
-    /// Clears `told` for a new attempt.
-    pub(super) fn tell_again(&self) {
+    /// Prepares for a new attempt to connect, which `connect` has not reported yet, and which
+    /// replaces a connection that a listener had accepted.
+    pub(super) fn begin_attempt(&self) {
         self.told.store(false, Relaxed);
+        self.accepted.store(false, Relaxed);
     }
 
     /// Returns whether `accept` asks TCP before ESP this time.

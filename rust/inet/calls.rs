@@ -382,11 +382,18 @@ pub(super) unsafe extern "C" fn getsockopt<M: Streams>(
 ) -> c_int {
     // SAFETY: The call runs on `socket`.
     let call = unsafe { StreamCall::<M>::new(socket) };
-    if let (Backend::Companion, Some(companion)) = served(&call) {
-        if (level, name) == (SOL_TCP, bindings::TCP_INFO as c_int) {
-            let value = OptionBuffer::new(value.cast(), len);
-            return code(M::info(companion).write(value));
+    let (backend, companion) = served(&call);
+    if (level, name) == (SOL_TCP, bindings::TCP_INFO as c_int) {
+        let info = match (&backend, companion) {
+            (Backend::Companion, Some(companion)) => Some(M::info(companion)),
+            (Backend::Pending, _) => Some(StreamInfo::of_attempt()),
+            _ => None,
+        };
+        if let Some(info) = info {
+            return code(info.write(OptionBuffer::new(value.cast(), len)));
         }
+    }
+    if let (Backend::Companion, Some(companion)) = (backend, companion) {
         if let Some(part) = of_connection(level, name, call.is_v6()) {
             let info = M::info(companion);
             if info.is_connected() {

@@ -36,6 +36,14 @@ pub(crate) struct StreamInfo {
 }
 
 impl StreamInfo {
+    /// Returns the information about a connection that the peer has not answered.
+    pub(super) fn of_attempt() -> Self {
+        Self {
+            state: TcpState::SynSent as u8,
+            ..Self::default()
+        }
+    }
+
     /// Returns whether there is a connection that the peer has answered.
     pub(super) fn is_connected(&self) -> bool {
         const NOT: [u8; 4] = [

@@ -23,8 +23,8 @@ pub(super) fn exchanges_table(level: c_int, name: c_int) -> bool {
 
 /// Returns the error for an option that is rejected while the companion has the connection or may
 /// get it. Some of these options are supported only by TCP: see [`StreamCall::needs_tcp`]. The
-/// others are accepted only by an unbound socket, and TCP's socket is unbound even if the companion
-/// has a connection.
+/// others are accepted only by an unbound or closed socket, as TCP's is even if the companion has a
+/// connection.
 pub(super) fn refusal(level: c_int, name: c_int, is_v6: bool) -> Option<Error> {
     const SOL_IPV6: c_int = bindings::SOL_IPV6 as c_int;
     match (level, name as c_uint) {
@@ -37,6 +37,7 @@ pub(super) fn refusal(level: c_int, name: c_int, is_v6: bool) -> Option<Error> {
             | bindings::TCP_MAXSEG
             | bindings::TCP_REPAIR,
         ) => Some(EOPNOTSUPP),
+        (SOL_TCP, bindings::TCP_FASTOPEN | bindings::TCP_FASTOPEN_CONNECT) => Some(EINVAL),
         (SOL_IPV6, bindings::IPV6_V6ONLY) if is_v6 => Some(EINVAL),
         _ => None,
     }

@@ -11,6 +11,9 @@ use guest::prelude::*;
 
 scenarios! {
     direct mapped_connect_that_sleeps_ends_by_disconnecting = in_connect;
+    direct mapped_attempt_is_told_as_tcps = attempt_is_told;
+    direct mapped_socket_that_was_shut_down_before_is_tcps = shut_down_before;
+    direct mapped_accepted_socket_that_connects_again_has_its_own_names = accepted_again;
     direct mapped_socket_disconnected_while_it_goes_to_tcp_stays_closed = while_it_goes_to_tcp, within(120), needs_smp;
 }
 
@@ -57,6 +60,76 @@ fn in_connect(lab: &Lab) -> Outcome {
         "errno and state of TCP {plain:?}, mapped {mapped:?}"
     );
     Ok(())
+}
+
+/// The state of a TCP socket that has sent a SYN, in `TCP_INFO`.
+const TCP_SYN_SENT: u8 = 2;
+
+/// `TCP_INFO` tells a program that the attempt is under way, whichever protocol makes it.
+fn attempt_is_told(lab: &Lab) -> Outcome {
+    known(lab)?;
+    // ESP's SYN gets no answer while the accept queue is full.
+    let _full = listener(&lab.b, MAPPED, 986, 0)?;
+    let first = dial(&lab.a, MAPPED, 986)?;
+    ensure!(is_esp(&first), "ESP does not listen");
+    for (kind, to) in [(PLAIN, [10, 0, 0, 99]), (MAPPED, [10, 0, 0, 2])] {
+        let client = stream(&lab.a, kind.0, kind.1)?;
+        client.set_nonblocking(true)?;
+        let connected = client.connect_bytes(&internet(to, 986));
+        refused(connected, libc::EINPROGRESS, "connect")?;
+        same(state(&client)?, TCP_SYN_SENT, "the state of the attempt")?;
+    }
+    // A connection refuses options that only a closed socket takes.
+    let _listener = listener(&lab.b, PLAIN, 987, 1)?;
+    for connection in [&first, &dial(&lab.a, PLAIN, 987)?] {
+        let set = connection.set_int_option(libc::IPPROTO_TCP, libc::TCP_FASTOPEN_CONNECT, 1);
+        refused(set, libc::EINVAL, "TCP_FASTOPEN_CONNECT")?;
+    }
+    Ok(())
+}
+
+/// TCP notes the halves that are shut down even if it has no connection, and none of its calls but
+/// the disconnecting one reopens them.
+fn shut_down_before(lab: &Lab) -> Outcome {
+    known(lab)?;
+    let _listener = listener(&lab.b, MAPPED, 988, 4)?;
+    for kind in [PLAIN, MAPPED] {
+        let client = stream(&lab.a, kind.0, kind.1)?;
+        let shut = client.shutdown(libc::SHUT_WR);
+        refused(shut, libc::ENOTCONN, "shutdown")?;
+        client.connect_bytes(&internet([10, 0, 0, 2], 988))?;
+        ensure!(!is_esp(&client), "ESP has it");
+        let sent = client.send(b"x", libc::MSG_NOSIGNAL);
+        refused(sent, libc::EPIPE, "send")?;
+        client.connect_bytes(&NOTHING)?;
+        client.connect_bytes(&internet([10, 0, 0, 2], 988))?;
+        same(client.send(b"x", 0)?, 1, "sent after disconnecting")?;
+        same(is_esp(&client), kind == MAPPED, "by ESP")?;
+    }
+    Ok(())
+}
+
+fn accepted_again(lab: &Lab) -> Outcome {
+    known(lab)?;
+    let far = listener(&lab.b, MAPPED, 989, 1)?;
+    let near = listener(&lab.a, MAPPED, 990, 1)?;
+    let client = dial(&lab.a, MAPPED, 989)?;
+    let (accepted, _) = far.accept(0)?;
+    ensure!(
+        is_esp(&accepted),
+        "ESP has not carried the first connection"
+    );
+    drop(client);
+    accepted.connect_bytes(&NOTHING)?;
+    let to = internet([10, 0, 0, 1], 990);
+    accepted.connect_bytes(&to)?;
+    ensure!(
+        is_esp(&accepted),
+        "ESP does not carry the second connection"
+    );
+    same(accepted.peer_name()?, to.to_vec(), "the peer's name")?;
+    let (_, name) = near.accept(0)?;
+    same(accepted.local_name()?, name, "the own name")
 }
 
 /// One call hands the connection over to TCP, and at about the same time a second call disconnects
