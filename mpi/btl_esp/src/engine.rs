@@ -18,7 +18,7 @@ use crate::link::{read_greeting, Link, Payload, State};
 use crate::seen::Seen;
 use crate::transport::{Listener, Stream};
 use crate::windows::Windows;
-use crate::wire::{Answer, Foreign, Hello, Kind, Name, ANSWER, HELLO};
+use crate::wire::{Answer, Hello, Kind, Name, ANSWER, HELLO};
 
 /// Number of polls between two checks of the listeners while no connection is being set up.
 const LISTEN: u32 = 32;
@@ -289,14 +289,7 @@ impl<P: Payload> Engine<P> {
             self.open(link);
             return Sent::Queued;
         }
-        let mut done = Vec::new();
-        if let Err(error) = self.links[link].flush(&mut done) {
-            self.fail(link, &error.to_string());
-        } else if self.links[link].has_output() {
-            self.block(link);
-        }
-        // The link had no output before, so only this message can have completed.
-        done.pop().map_or(Sent::Queued, Sent::Done)
+        self.send_first(link)
     }
 
     /// Queues a frame. If another link could take over, the frame is protected.
@@ -318,12 +311,19 @@ impl<P: Payload> Engine<P> {
         let peer = self.links[link].peer;
         let next = self.peers[peer].next;
         self.push(link, Kind::Send, tag, payload);
+        let sent = self.send_first(link);
+        if let Some(payload) = self.links[link].take_back() {
+            self.peers[peer].next = next;
+            return Sent::Refused(payload);
+        }
+        sent
+    }
+
+    /// Sends the only message that is queued on a connected link.
+    fn send_first(&mut self, link: LinkId) -> Sent<P> {
         let mut done = Vec::new();
         if let Err(error) = self.links[link].flush(&mut done) {
             self.fail(link, &error.to_string());
-        } else if let Some(payload) = self.links[link].take_back() {
-            self.peers[peer].next = next;
-            return Sent::Refused(payload);
         } else if self.links[link].has_output() {
             self.block(link);
         }
@@ -546,10 +546,11 @@ impl<P: Payload> Engine<P> {
                 // hello.
                 Ok(None) => self.callers.push(caller),
                 Ok(Some(())) => {
-                    let bytes = caller.bytes.first_chunk().map(Hello::decode);
+                    let bytes = caller.bytes.first_chunk();
+                    let hello = bytes.and_then(|bytes| Hello::decode(bytes).ok());
                     // Without a valid hello, the caller is a different program, version or job.
                     // Its connection is closed, because `caller` is dropped.
-                    if let Some(Ok(hello)) = bytes.filter(|hello| self.expects(hello)) {
+                    if let Some(hello) = hello.filter(|hello| hello.token == self.token) {
                         self.answer(caller.stream, caller.module, hello);
                     }
                 }
@@ -557,10 +558,6 @@ impl<P: Payload> Engine<P> {
                 Err(_) => {}
             }
         }
-    }
-
-    fn expects(&self, hello: &Result<Hello, Foreign>) -> bool {
-        hello.is_ok_and(|hello| hello.token == self.token)
     }
 
     /// Answers a hello. If both processes connect at once, they keep the connection that the
