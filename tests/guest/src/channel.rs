@@ -57,7 +57,8 @@ impl Memory {
     pub fn read(&self, range: Range<usize>) -> Vec<u8> {
         assert!(range.end <= self.length);
         range
-            // SAFETY: the offset lies within the mapping. The kernel may write the byte meanwhile.
+            // SAFETY: the offset lies within the mapping. The read is volatile, since the kernel
+            // may write the byte at any time.
             .map(|at| unsafe { self.place.add(at).read_volatile() })
             .collect()
     }
@@ -136,8 +137,16 @@ pub fn header(operation: u8, flags: u8, immediate: u32, key: u64, offset: u64) -
 /// # Errors
 /// If the kernel refuses.
 pub fn channel(socket: Socket) -> Result<Socket> {
-    socket
-        .set_int_option(SOL_EP, EP_SO_DOMAIN, socket.as_raw_fd())
-        .context("EP_SO_DOMAIN")?;
+    join(&socket, &socket)?;
     Ok(socket)
+}
+
+/// Makes `socket` a channel of the domain of `domain`.
+///
+/// # Errors
+/// If the kernel refuses.
+pub fn join(socket: &Socket, domain: &Socket) -> Outcome {
+    socket
+        .set_int_option(SOL_EP, EP_SO_DOMAIN, domain.as_raw_fd())
+        .context("EP_SO_DOMAIN")
 }

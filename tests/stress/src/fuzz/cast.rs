@@ -12,6 +12,7 @@ use fastrand::Rng;
 use crate::fuzz::puts::Target;
 use crate::fuzz::world::{World, ACCEPTED, CHANNELS, CONNECTED, NEGLECTED, OPEN, RECORDS, VACANT};
 use crate::fuzz::wrap::Wrap;
+use guest::channel::join;
 use guest::prelude::*;
 
 /// The largest number of connection ends that all programs together have open.
@@ -226,7 +227,7 @@ impl<'a> Cast<'a> {
         };
         let channel = (kind == CHANNELS).then_some(from_a);
         if channel.is_some() {
-            self.targets[usize::from(!from_a)].join(&socket)?;
+            join(&socket, &self.targets[usize::from(!from_a)].listener)?;
         }
         socket.set_nonblocking(true)?;
         self.begun += 1;

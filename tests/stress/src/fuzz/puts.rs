@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use fastrand::Rng;
 
-use guest::channel::{channel, header, Memory, PUT, SEND, TELLS};
+use guest::channel::{channel, header, region, Memory, PUT, SEND, TELLS};
 use guest::prelude::*;
 
 /// The length of the region whose key the peers know, in bytes. It begins and ends amid a page.
@@ -23,7 +23,7 @@ const UNTOUCHED: u8 = 0x5a;
 /// The memory of a host that its neighbours put to.
 #[derive(Debug)]
 pub struct Target {
-    /// The listener of the host's channels, all of whose domain is its own.
+    /// The listener of the host's channels. All of them are of its domain.
     pub listener: Socket,
     key: u64,
     memory: Memory,
@@ -43,7 +43,7 @@ impl Target {
             memory.fill(UNTOUCHED);
         }
         let start = memory.address() + START as u64;
-        let key = guest::channel::region(&listener, start, LENGTH as u64).context("a region")?;
+        let key = region(&listener, start, LENGTH as u64).context("a region")?;
         secret.region(&listener).context("a second region")?;
         Ok(Self {
             listener,
@@ -51,16 +51,6 @@ impl Target {
             memory,
             secret,
         })
-    }
-
-    /// Makes `socket` a channel of the host's domain.
-    ///
-    /// # Errors
-    /// If the kernel refuses.
-    pub fn join(&self, socket: &Socket) -> Outcome {
-        let domain = self.listener.as_raw_fd();
-        (socket.set_int_option(SOL_EP, guest::address::EP_SO_DOMAIN, domain))
-            .context("EP_SO_DOMAIN")
     }
 
     /// Returns the header of a message to this host, and how many bytes may follow. In rare cases,
