@@ -9,7 +9,7 @@ use guest::prelude::*;
 use crate::error_queue::has;
 
 scenarios! {
-    direct mapped_iscsi_initiator_is_served_by_tcp = login;
+    direct mapped_iscsi_initiator_is_served_by_tcp = served;
     direct mapped_iscsi_initiator_is_refused_a_connection_in_use = in_use;
 }
 
@@ -70,6 +70,14 @@ impl Initiator {
 
     /// Makes a request, and returns its result.
     fn ask(&self, kind: u32, arguments: &[u32], rest: &[u8]) -> Result<Vec<u8>> {
+        self.request(kind, arguments, rest)?;
+        let answer = self.wait_for(kind)?;
+        ensure!(number(&answer, 4) == 0, "request {kind}: {answer:?}");
+        Ok(answer[EVENT - RESULT..EVENT].to_vec())
+    }
+
+    /// Makes a request.
+    fn request(&self, kind: u32, arguments: &[u32], rest: &[u8]) -> Outcome {
         let length = (HEADER + EVENT + rest.len()) as u32;
         let mut message = [length, kind, 0, 0].map(u32::to_ne_bytes).concat();
         message.extend([kind, 0].map(u32::to_ne_bytes).concat());
@@ -77,10 +85,7 @@ impl Initiator {
         message.extend(arguments.iter().flat_map(|one| one.to_ne_bytes()));
         message.resize(HEADER + EVENT, 0);
         message.extend(rest);
-        self.netlink.send_all(&message)?;
-        let answer = self.wait_for(kind)?;
-        ensure!(number(&answer, 4) == 0, "request {kind}: {answer:?}");
-        Ok(answer[EVENT - RESULT..EVENT].to_vec())
+        Ok(self.netlink.send_all(&message)?)
     }
 
     /// Returns the next event of this `kind`: the event, and the bytes after it.
@@ -100,12 +105,22 @@ impl Initiator {
 
     /// Sends a login.
     fn log_in(&self) -> Outcome {
-        // To the phase of full operation, from that before it.
-        let mut login = vec![0; PDU];
-        login[..2].copy_from_slice(&[0x43, 0x87]);
-        let result = self.ask(SEND_PDU, &[self.session, 0, PDU as u32, 0], &login)?;
+        let result = self.ask(SEND_PDU, &self.login_place(), &login())?;
         ensure!(number(&result, 0) == 0, "send: {result:?}");
         Ok(())
+    }
+
+    /// Sends a login that ends the connection. The kernel may tell the end before it answers the
+    /// request.
+    fn fail_to_log_in(&self) -> Outcome {
+        self.request(SEND_PDU, &self.login_place(), &login())?;
+        self.wait_for(CONNECTION_ERROR)?;
+        Ok(())
+    }
+
+    /// Returns the session, the connection, and the lengths of a login's header and data.
+    fn login_place(&self) -> [u32; 4] {
+        [self.session, 0, PDU as u32, 0]
     }
 }
 
@@ -119,6 +134,13 @@ impl Drop for Initiator {
     }
 }
 
+/// Returns the header of a login to the phase of full operation, from that before it.
+fn login() -> Vec<u8> {
+    let mut login = vec![0; PDU];
+    login[..2].copy_from_slice(&[0x43, 0x87]);
+    login
+}
+
 /// Returns the number at byte `at`.
 fn number(bytes: &[u8], at: usize) -> u32 {
     u32::from_ne_bytes([0, 1, 2, 3].map(|i| bytes[at + i]))
@@ -126,7 +148,7 @@ fn number(bytes: &[u8], at: usize) -> u32 {
 
 /// The first send of the initiator opens TCP's connection in place of ESP's, which ends without a
 /// byte.
-fn login(lab: &Lab) -> Outcome {
+fn served(lab: &Lab) -> Outcome {
     if !has("iscsi_tcp")? {
         return Ok(());
     }
@@ -169,8 +191,7 @@ fn in_use(lab: &Lab) -> Outcome {
         one.send_all(b"a")?;
         ensure!(other.receive_all(1)? == b"a");
         let initiator = Initiator::of(&client)?;
-        initiator.log_in()?;
-        initiator.wait_for(CONNECTION_ERROR)?;
+        initiator.fail_to_log_in()?;
         drop(initiator);
         ensure!(is_esp(&client) && is_esp(&server), "TCP carries it");
         same(server.receive(&mut [0], 0)?, 0, "bytes of the initiator")?;
