@@ -25,8 +25,9 @@ impl Locked {
     ///
     /// `ENOBUFS` if that exceeds the limit.
     pub(super) fn new(pages: usize) -> Result<Self> {
-        // The function adds two pages, since it is made for bytes that may begin within a page.
-        let bytes = pages.saturating_sub(2).saturating_mul(PAGE_SIZE);
+        // The function adds two pages, since it is made for bytes that may begin within a page. It
+        // counts nothing for 0 bytes.
+        let bytes = pages.saturating_sub(2).saturating_mul(PAGE_SIZE).max(1);
         // SAFETY: The type consists of a pointer, which may be null, and a number.
         let mut locked = Locked(unsafe { mem::zeroed() });
         // SAFETY: The call runs in a task, and `locked` has no user yet.

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Makes calls from a thread without capabilities.
+//! Makes calls without privileges.
 
 use std::io;
+
+use nix::sys::resource::{setrlimit, Resource};
+use nix::unistd::{setgroups, setresgid, setresuid, Gid, Uid};
 
 use crate::prelude::*;
 
@@ -35,4 +38,24 @@ fn give_up_capabilities() -> io::Result<()> {
     // SAFETY: The header and the two entries are laid out as capset(2) specifies for version 3, and
     // live across the call.
     check(unsafe { libc::syscall(libc::SYS_capset, header.as_ptr(), none.as_ptr()) }).map(drop)
+}
+
+/// Makes this process a user's without groups and capabilities, for good.
+///
+/// # Errors
+/// If the kernel refuses it.
+pub fn become_nobody() -> Outcome {
+    const NOBODY: u32 = 65534;
+    let (user, group) = (Uid::from_raw(NOBODY), Gid::from_raw(NOBODY));
+    setgroups(&[])?;
+    setresgid(group, group, group)?;
+    setresuid(user, user, user).context("becoming a user")
+}
+
+/// Sets the memory that this process and its children may lock, for good.
+///
+/// # Errors
+/// If the kernel refuses it.
+pub fn may_lock(bytes: u64) -> Outcome {
+    setrlimit(Resource::RLIMIT_MEMLOCK, bytes, bytes).context("RLIMIT_MEMLOCK")
 }

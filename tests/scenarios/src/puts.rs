@@ -12,6 +12,7 @@ use nix::sys::wait::WaitPidFlag;
 use guest::address::{EP_IOC_REGION, EP_SO_DOMAIN, ESP_SO_CHECKSUM};
 use guest::channel::{channel, end_region, header, region, Memory, HEADER, PUT, SEND, TELLS};
 use guest::prelude::*;
+use guest::privilege::{become_nobody, may_lock};
 use guest::program::{start, wait_for_word};
 use sockaddr_en::{Domain, Message, Place};
 
@@ -535,17 +536,10 @@ fn region_errors(lab: &Lab) -> Outcome {
 
 /// Makes regions as a user who may lock 1 MiB.
 fn under_a_limit(lab: &Lab) -> Outcome {
-    let limit = libc::rlimit {
-        rlim_cur: 1 << 20,
-        rlim_max: 1 << 20,
-    };
     let memory = Memory::private(2 << 20)?;
     let domains = [channel(socket(&lab.b)?)?, channel(socket(&lab.b)?)?];
-    // SAFETY: the calls change only the limit and the user of this process.
-    unsafe {
-        check(libc::setrlimit(libc::RLIMIT_MEMLOCK, &limit))?;
-        check(libc::setresuid(65534, 65534, 65534))?;
-    }
+    may_lock(1 << 20)?;
+    become_nobody()?;
     let make = |domain: &Socket, length: u64| region(domain, memory.address(), length);
     refused(make(&domains[0], 2 << 20), libc::ENOBUFS, "too much")?;
     let key = make(&domains[0], 512 << 10)?;
@@ -557,7 +551,8 @@ fn under_a_limit(lab: &Lab) -> Outcome {
     drop(second);
     let third = channel(Socket::new(AF_ENET, libc::SOCK_SEQPACKET, 0)?)?;
     make(&third, 512 << 10)?;
-    Ok(())
+    may_lock(0)?;
+    refused(make(&third, 1), libc::ENOBUFS, "a byte")
 }
 
 fn locked(lab: &Lab) -> Outcome {

@@ -17,6 +17,7 @@ use sockaddr_en::{EspStream, ReceiveRing};
 use guest::address::EP_SO_RECEIVE_RING;
 use guest::meminfo::kib;
 use guest::prelude::*;
+use guest::privilege::{become_nobody, may_lock};
 
 scenarios! {
     direct receive_ring_gives_all_bytes_in_order = in_order;
@@ -438,24 +439,19 @@ fn hostile(lab: &Lab) -> Outcome {
 
 /// Makes rings as a user who may lock 1 MiB.
 fn under_a_limit(lab: &Lab) -> Outcome {
-    let limit = libc::rlimit {
-        rlim_cur: 1 << 20,
-        rlim_max: 1 << 20,
-    };
     let (client, server) = lab.esp_pair(635)?;
     let (other, _end) = lab.esp_pair(636)?;
-    // SAFETY: the calls change only the limit and the user of this process.
-    unsafe {
-        check(libc::setrlimit(libc::RLIMIT_MEMLOCK, &limit))?;
-        check(libc::setresuid(65534, 65534, 65534))?;
-    }
+    may_lock(1 << 20)?;
+    become_nobody()?;
     let ring = |socket: &Socket, size| socket.set_int_option(SOL_EP, EP_SO_RECEIVE_RING, size);
     refused(ring(&server, 1 << 20), libc::ENOBUFS, "beyond the limit")?;
     ring(&server, 512 << 10)?;
     refused(ring(&client, 512 << 10), libc::ENOBUFS, "a second one")?;
     drop(server);
     // The end of a ring gives its locked memory back.
-    eventually("room", || Ok(ring(&other, 512 << 10).is_ok()))
+    eventually("room", || Ok(ring(&other, 512 << 10).is_ok()))?;
+    may_lock(0)?;
+    refused(ring(&client, PAGE as i32), libc::ENOBUFS, "a page")
 }
 
 fn locked(lab: &Lab) -> Outcome {

@@ -11,6 +11,7 @@ use nix::sched::{unshare, CloneFlags};
 use guest::harness::well_in_process;
 use guest::knobs::{path, write, DIRECTORY};
 use guest::prelude::*;
+use guest::privilege::become_nobody;
 use guest::setting::Setting;
 
 scenarios! {
@@ -317,13 +318,8 @@ fn own_sets() -> Outcome {
 /// Runs `work` as a user without rights, and checks that it succeeds.
 fn as_nobody(work: impl FnOnce() -> Outcome) -> Outcome {
     well_in_process("a user without rights", || {
-        // SAFETY: The calls take integers, and a pointer that may be null because its count is 0.
-        let dropped = unsafe {
-            check(libc::setgroups(0, std::ptr::null()))
-                .and_then(|_| check(libc::setresgid(65534, 65534, 65534)))
-                .and_then(|_| check(libc::setresuid(65534, 65534, 65534)))
-        };
-        dropped.context("dropping rights").and_then(|_| work())
+        become_nobody()?;
+        work()
     })
 }
 

@@ -76,7 +76,7 @@ impl Domain {
         Ok(Self(Arc::new(socket)))
     }
 
-    /// Makes a region of `length` bytes, all 0. Its pages, and two more, count against
+    /// Makes a region of `length` bytes, all 0. Its pages, at least two, count against
     /// `RLIMIT_MEMLOCK`.
     ///
     /// # Errors
