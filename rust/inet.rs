@@ -211,6 +211,8 @@ pub(crate) trait Streams: Sized + 'static {
     /// pending. Returns `None` if the decision has been made, so that the chosen socket serves the
     /// call.
     fn give_up(call: &StreamCall<'_, Self>, companion: &Companion<Self>) -> Option<Result>;
+    /// Called before `shutdown` of a connection that the companion has.
+    fn shutting(companion: &Companion<Self>);
     /// Sets `TCP_USER_TIMEOUT` to `millis` milliseconds; 0 means the protocol's default.
     fn set_user_timeout(companion: &Companion<Self>, millis: u32);
     /// Sets `TCP_NOTSENT_LOWAT`: with as many unsent bytes, the stream takes no further ones.

@@ -484,10 +484,10 @@ pub(super) fn advance<M: Mapped>(call: &StreamCall<'_, M>) -> Backend {
             return Backend::Companion;
         }
         Err(EALREADY | EINPROGRESS) => return Backend::Pending,
-        // The peer has reset an open connection. The program gets the error, and TCP does not open
-        // a connection instead.
-        Err(ECONNRESET) => {
-            end_attempt(call, record, &mut attempt, ECONNRESET);
+        // The peer has reset an open connection, in the second case after it had ended its sending
+        // half. The program gets the error, and TCP does not open a connection instead.
+        Err(error @ (ECONNRESET | EPIPE)) => {
+            end_attempt(call, record, &mut attempt, error);
             return Backend::Tcp;
         }
         Err(ECONNREFUSED) => Statistic::MappedTcpRefused,

@@ -293,6 +293,13 @@ impl Streams for Mapped {
         connect::give_up(call, companion)
     }
 
+    fn shutting(companion: &Companion<Self>) {
+        // As in TCP, the program then knows the connection, and `connect` fails with `EISCONN`.
+        if companion.sock().tcp_state() != TcpState::Close as u8 {
+            companion.record.tell();
+        }
+    }
+
     fn set_user_timeout(companion: &Companion<Self>, millis: u32) {
         options::adopt_user_timeout(companion.sock(), millis);
     }

@@ -112,7 +112,8 @@ pub(crate) struct Record {
     phase: AtomicU8,
     /// Whether a listener accepted this connection over ESP.
     accepted: AtomicBool,
-    /// Whether `connect` has reported to the program that the connection is open.
+    /// Whether the program knows that the connection is open: `connect` has reported it, or the
+    /// program has shut a half of it.
     told: AtomicBool,
     /// Whether the next `accept` asks TCP before ESP.
     turn: AtomicBool,
@@ -165,13 +166,12 @@ impl Record {
         self.accepted.load(Relaxed)
     }
 
-    /// Sets `told`, because `connect` has reported the connection. Returns whether `told` was set
-    /// before.
+    /// Sets `told`. Returns whether it was set before.
     pub(super) fn tell(&self) -> bool {
         self.told.swap(true, Relaxed)
     }
 
-    /// Returns whether `connect` has reported to the program that the connection is open.
+    /// Returns whether the program knows that the connection is open.
     pub(super) fn is_told(&self) -> bool {
         self.told.load(Relaxed)
     }

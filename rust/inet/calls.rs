@@ -295,6 +295,7 @@ pub(super) unsafe extern "C" fn shutdown<M: Streams>(
     loop {
         match served(&call) {
             (Backend::Companion, Some(companion)) => {
+                M::shutting(companion);
                 return code(M::Protocol::shutdown(&call.on(companion), halves));
             }
             (Backend::Pending, Some(companion)) => {

@@ -204,12 +204,13 @@ enum Look {
 }
 
 /// Returns the results of the calls of a program whose connection is reset before its `connect` has
-/// reported success: the events, `SO_ERROR` if it asks, and two times `connect`.
+/// reported success: the events, `SO_ERROR` if it asks, and two times `connect`. If `shut` is set,
+/// the peer ends its sending half before it resets the connection.
 fn calls_after_reset(
     lab: &Lab,
     (kind, port): ((i32, i32), u16),
     look: Look,
-    asks: bool,
+    (asks, shut): (bool, bool),
 ) -> Result<Vec<i32>> {
     let server = listener(&lab.b, kind, port, 4)?;
     let before = lab.a.counter("EspInPkts")?;
@@ -221,11 +222,15 @@ fn calls_after_reset(
         await_events(&client, libc::POLLOUT)?;
     }
     let (accepted, _) = server.accept(0)?;
+    if shut {
+        accepted.shutdown(libc::SHUT_WR)?;
+    }
     accepted.set_linger(Some(0))?;
     drop(accepted);
     if kind == MAPPED {
-        // The answer to the client's SYN, and the reset.
-        lab.a.await_counter("EspInPkts", before + 2)?;
+        // The answer to the client's SYN, the end of the stream, and the reset.
+        lab.a
+            .await_counter("EspInPkts", before + 2 + u32::from(shut))?;
     }
     await_events(&client, libc::POLLHUP)?;
     let all = libc::POLLIN | libc::POLLOUT | libc::POLLRDHUP;
@@ -255,15 +260,16 @@ fn connect_after_reset(lab: &Lab) -> Outcome {
     known(lab)?;
     let mut port = 5990;
     for look in [Look::Before, Look::After] {
-        for asks in [false, true] {
-            let plain = calls_after_reset(lab, (PLAIN, port), look, asks)?;
-            let mapped = calls_after_reset(lab, (MAPPED, port + 1), look, asks)?;
-            same(&mapped, &plain, &format!("{look:?}, SO_ERROR {asks}"))?;
+        for (asks, shut) in [(false, false), (true, false), (false, true), (true, true)] {
+            let plain = calls_after_reset(lab, (PLAIN, port), look, (asks, shut))?;
+            let mapped = calls_after_reset(lab, (MAPPED, port + 1), look, (asks, shut))?;
+            let case = format!("{look:?}, SO_ERROR {asks}, shut {shut}");
+            same(&mapped, &plain, &case)?;
             let reports = plain[plain.len() - 4];
-            let first = if asks {
-                libc::ECONNABORTED
-            } else {
-                libc::ECONNRESET
+            let first = match (asks, shut) {
+                (true, _) => libc::ECONNABORTED,
+                (false, true) => libc::EPIPE,
+                (false, false) => libc::ECONNRESET,
             };
             same(reports, first, "the first connect of TCP")?;
             port += 2;

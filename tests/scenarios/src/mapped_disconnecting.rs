@@ -13,6 +13,7 @@ scenarios! {
     direct mapped_connect_that_sleeps_ends_by_disconnecting = in_connect;
     direct mapped_attempt_is_told_as_tcps = attempt_is_told;
     direct mapped_socket_that_was_shut_down_before_is_tcps = shut_down_before;
+    direct mapped_connection_of_which_a_half_was_shut_is_connected = shut_down_after;
     direct mapped_accepted_socket_that_connects_again_has_its_own_names = accepted_again;
     direct mapped_socket_disconnected_while_it_goes_to_tcp_stays_closed = while_it_goes_to_tcp, within(120), needs_smp;
 }
@@ -105,6 +106,28 @@ fn shut_down_before(lab: &Lab) -> Outcome {
         client.connect_bytes(&internet([10, 0, 0, 2], 988))?;
         same(client.send(b"x", 0)?, 1, "sent after disconnecting")?;
         same(is_esp(&client), kind == MAPPED, "by ESP")?;
+    }
+    Ok(())
+}
+
+/// A program that shuts a half of its new connection knows the connection, and needs no `connect`
+/// to report it.
+fn shut_down_after(lab: &Lab) -> Outcome {
+    known(lab)?;
+    for (kind, port) in [(PLAIN, 995), (MAPPED, 996)] {
+        let _listener = listener(&lab.b, kind, port, 4)?;
+        let client = stream(&lab.a, kind.0, kind.1)?;
+        client.set_nonblocking(true)?;
+        let to = internet([10, 0, 0, 2], port);
+        refused(client.connect_bytes(&to), libc::EINPROGRESS, "connect")?;
+        await_events(&client, libc::POLLOUT)?;
+        same(is_esp(&client), kind == MAPPED, "by ESP")?;
+        client.shutdown(libc::SHUT_WR)?;
+        refused(
+            client.connect_bytes(&to),
+            libc::EISCONN,
+            "a further connect",
+        )?;
     }
     Ok(())
 }
