@@ -458,6 +458,10 @@ fn receive_as<const RING: bool>(
     if flags & uapi::MSG_OOB != 0 {
         return Err(EINVAL);
     }
+    // Another thread may have made a ring while this call slept, and the ring has the first bytes.
+    if !RING && ring::is_made(sock) {
+        return Err(EAGAIN);
+    }
     let result = take_all::<RING>(call, &mut guard, msg, &mut progress, &mut timeout);
     if progress.copied > 0 && !progress.peeks() {
         acknowledge(&mut guard, false);
