@@ -11,6 +11,7 @@ use crate::{
     net::{rcu, ring::DatagramRing, skb::Skb, sock::Sock, softirq::Softirq},
     skb_cb::Origin,
 };
+use core::sync::atomic::{fence, Ordering::SeqCst};
 
 /// Makes a ring of `size` bytes for the socket.
 ///
@@ -56,8 +57,15 @@ pub(super) fn put(
 /// there was a ring. Another reader may take that datagram meanwhile. The program then makes a call
 /// in vain, which tells again.
 pub(super) fn tell(sock: &Sock<Edp>) {
-    if let Some(ring) = sock.shared().ring.get() {
-        ring.set_call(!sock.receives_nothing());
+    let Some(ring) = sock.shared().ring.get() else {
+        return;
+    };
+    ring.set_call(!sock.receives_nothing());
+    fence(SeqCst);
+    // A datagram may have joined the queue since the look above, and another call may have told of
+    // it before this one stored what it saw.
+    if !sock.receives_nothing() {
+        ring.set_call(true);
     }
 }
 
