@@ -5,6 +5,7 @@
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Read, Seek, SeekFrom};
 use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
 
 use crate::prelude::*;
 
@@ -56,4 +57,9 @@ pub fn alarms(records: &[String]) -> Vec<&String> {
     let mut ear = alarms::Ear::default();
     let alarming = |record: &&String| ear.alarm(record).is_some();
     records.iter().filter(alarming).collect()
+}
+
+/// Returns whether the kernel reports memory that nothing refers to (kmemleak).
+pub fn finds_leaks() -> bool {
+    Path::new("/sys/kernel/debug/kmemleak").exists()
 }

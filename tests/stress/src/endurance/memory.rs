@@ -2,8 +2,7 @@
 
 //! Checks that the guest's memory use fluctuates, but does not grow.
 
-use std::path::Path;
-
+use guest::kernel_log::finds_leaks;
 use guest::meminfo::kib;
 use guest::prelude::*;
 use serde::Serialize;
@@ -135,7 +134,7 @@ impl Samples {
 /// Returns the amount of freed memory that a debug kernel may keep, in KiB. KASAN's quarantine
 /// takes a 32nd of the memory; the metadata of KASAN and kmemleak may take the same amount again.
 fn quarantine() -> Result<i64> {
-    Ok(match Path::new("/sys/kernel/debug/kmemleak").exists() {
+    Ok(match finds_leaks() {
         true => kib("MemTotal")? / 16,
         false => 0,
     })
