@@ -84,6 +84,7 @@ H(bool, sk_filter, (struct sock *sk, struct sk_buff *skb, unsigned int cap), ret
 H(bool, sk_reuse, (const struct sock *sk), return sk->sk_reuse)
 H(bool, may_bind_port, (struct net *net, unsigned short port), return !inet_port_requires_bind_service(net, port) || ns_capable(net->user_ns, CAP_NET_BIND_SERVICE))
 H(void, sk_note_arrival, (struct sock *sk, const struct sk_buff *skb), sk_incoming_cpu_update(sk); sk_mark_napi_id(sk, skb); sock_rps_save_rxhash(sk, skb))
+H(void, sk_forget_flow, (const struct sock *sk), sock_rps_delete_flow(sk))
 H(void, sk_record_flow, (const struct sock *sk), sock_rps_record_flow(sk))
 H(void, sk_mark_napi_id, (struct sock *sk, const struct sk_buff *skb), sk_mark_napi_id(sk, skb))
 H(bool, sk_can_busy_loop, (const struct sock *sk), return sk_can_busy_loop(sk))
@@ -284,12 +285,12 @@ H(void *, page_frag_head, (struct page_frag *frag), get_page(frag->page); return
 H(void, kfree_skb, (struct sk_buff *skb), kfree_skb(skb))
 H(void, kfree_skb_list, (struct sk_buff *skbs), kfree_skb_list(skbs))
 /*
- * Copies pages that a sender on this host may still write to. Like TCP, drops the route, connection
- * tracking and extensions of a received packet. Otherwise a queued packet would keep these objects,
- * and their owners would have to wait. The core sets slow_gro on a packet with such an object. The
- * bit stays set, so that the packet is not merged.
+ * Copies pages that a sender on this host may still write to. Like ip_rcv_core() and TCP, drops the
+ * owner, route, connection tracking and extensions of a received packet. Otherwise a queued packet
+ * would keep these objects, and their owners would have to wait. The core sets slow_gro on a packet
+ * with such an object other than an owner. The bit stays set, so that the packet is not merged.
  */
-H(struct sk_buff *, skb_receive, (struct sk_buff *skb), skb = skb_share_check(skb, GFP_ATOMIC); if (!skb) return NULL; if (unlikely(skb->slow_gro)) { skb_dst_drop(skb); nf_reset_ct(skb); skb_ext_reset(skb); } skb_clear_delivery_time(skb); if (likely(!skb_orphan_frags_rx(skb, GFP_ATOMIC))) return skb; kfree_skb_reason(skb, SKB_DROP_REASON_SKB_UCOPY_FAULT); return NULL)
+H(struct sk_buff *, skb_receive, (struct sk_buff *skb), skb = skb_share_check(skb, GFP_ATOMIC); if (!skb) return NULL; skb_orphan(skb); if (unlikely(skb->slow_gro)) { skb_dst_drop(skb); nf_reset_ct(skb); skb_ext_reset(skb); } skb_clear_delivery_time(skb); if (likely(!skb_orphan_frags_rx(skb, GFP_ATOMIC))) return skb; kfree_skb_reason(skb, SKB_DROP_REASON_SKB_UCOPY_FAULT); return NULL)
 H(bool, pskb_may_pull, (struct sk_buff *skb, unsigned int len), return pskb_may_pull(skb, len))
 H(int, pskb_trim_rcsum, (struct sk_buff *skb, unsigned int len), return pskb_trim_rcsum(skb, len))
 H(bool, skb_renew_plain, (struct sk_buff *skb), if (!(skb->fclone == SKB_FCLONE_ORIG && !skb_shared(skb) && !skb_cloned(skb) && !(skb->data_len | skb_shinfo(skb)->nr_frags | skb_shinfo(skb)->gso_size | skb->ip_summed | skb->vlan_all) && !skb_has_frag_list(skb) && !skb_zcopy(skb) && !((unsigned long)skb->sk | (unsigned long)skb->destructor | skb->_skb_refdst | (unsigned long)skb_nfct(skb)))) return false; skb->cloned = 0; skb_ext_reset(skb); skb_shinfo(skb)->tx_flags = 0; return true)

@@ -451,11 +451,14 @@ impl<P: Protocol> Sock<P> {
         P::vtable().count(-1);
     }
 
-    /// Stops counting the socket in `/proc/net/protocols`, since its connection is over. Further
-    /// calls have no effect.
+    /// Stops counting the socket in `/proc/net/protocols`, and no longer steers its flow to the
+    /// processor of its reader, since its connection is over. Further calls have no effect.
     pub(crate) fn retire(&self) {
         if !self.retired.swap(true, Relaxed) {
             P::vtable().count_in_use(&self.raw, -1);
+            // SAFETY: By the invariant of `RawSock`, the socket is valid. The function only
+            // compares its hash and changes an entry of a table of the kernel.
+            unsafe { bindings::sk_forget_flow(self.as_ptr()) };
         }
     }
 

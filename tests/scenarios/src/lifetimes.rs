@@ -9,6 +9,7 @@ use guest::address::{internet, IPPROTO_ENET};
 use guest::bpf;
 use guest::held_page::{HeldPage, PAGE};
 use guest::prelude::*;
+use guest::socket::interface_index;
 use guest::zero_copy;
 
 scenarios! {
@@ -21,6 +22,7 @@ scenarios! {
     guest module_stays_while_a_paced_answer_to_a_syn_waits_in_a_queue = paced_child_waits, within(120);
     guest module_stays_while_stream_data_in_place_waits_in_a_queue = stream_in_place_waits, within(120);
     guest module_goes_while_unpaced_stream_data_waits_in_a_queue = stream_waits, within(120);
+    guest namespace_goes_while_a_reader_holds_back_its_frames = sender_goes, within(120);
     guest module_counts_no_mapped_socket_that_a_cgroup_refuses = cgroup_refuses;
     guest module_goes_while_a_mapped_connection_of_tcp_is_in_time_wait = time_wait, within(90);
     guest module_comes_and_goes_while_mapped_sockets_are_made = comes_and_goes, within(120);
@@ -217,6 +219,39 @@ fn stream_in_place_waits() -> Outcome {
         client.send(&[7; 8000], libc::MSG_ZEROCOPY)?;
         Ok(())
     })
+}
+
+/// A reader waits for a page while further frames wait in its socket's backlog. The frames had an
+/// owner, since their sender is paced. They keep neither the sender nor its namespace.
+fn sender_goes() -> Outcome {
+    for paced in [false, true] {
+        let lab = Lab::new(Wiring::Direct)?;
+        let (client, server) = lab.esp_pair(709)?;
+        let page = HeldPage::new(PAGE, 0)?;
+        if paced {
+            client.set_so(libc::SO_MAX_PACING_RATE, RATE)?;
+        }
+        client.send_all(b"first")?;
+        thread::scope(|scope| {
+            let reading = scope.spawn(|| page.receive(&server, 0));
+            let gone = page.await_sleeper().and_then(|()| {
+                client.send_all(b"second")?;
+                client.set_linger(Some(0))?;
+                drop(client);
+                let Lab { a, b, .. } = lab;
+                drop(a);
+                let device = || b.namespace.within(|| interface_index(DEVICE));
+                eventually("the end of the sender's namespace", || {
+                    Ok(device()?.is_err())
+                })
+            });
+            // Fill the page even after a failure, so that the call ends.
+            page.release()?;
+            joined(reading)?.context("the call that waited")?;
+            gone.with_context(|| format!("paced: {paced}"))
+        })?;
+    }
+    Ok(())
 }
 
 /// Frames without a reference to a socket do not keep the module loaded.
