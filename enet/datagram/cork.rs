@@ -10,7 +10,12 @@ use super::{
 use crate::net::errno::prelude::*;
 use crate::{
     edp,
-    net::{message::Message, rcu, sock::Sock, uapi},
+    net::{
+        message::{Cookie, Message},
+        rcu,
+        sock::Sock,
+        uapi,
+    },
 };
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -60,19 +65,28 @@ fn append(
     msg: &mut Message<'_>,
     len: usize,
 ) -> Result {
-    let pending = match pending {
-        Some(pending) => pending,
-        None => pending.insert(begin(sock, msg)?),
+    let (pending, cookie) = match pending {
+        Some(pending) => (pending, None),
+        None => {
+            let (begun, cookie) = begin(sock, msg)?;
+            (pending.insert(begun), Some(cookie))
+        }
     };
     if len > pending.room.saturating_sub(pending.skb.len()) {
         return Err(EMSGSIZE);
     }
-    pending.skb.put_from(msg, len)
+    pending.skb.put_from(msg, len)?;
+    // Only a message that is accepted takes a number for time stamps.
+    if let Some(cookie) = cookie {
+        pending.skb.set_cookie(sock, &cookie);
+    }
+    Ok(())
 }
 
 /// Begins a datagram: allocates an empty one for the destination of its first message, `msg`. The
-/// buffer has room for the largest datagram.
-fn begin(sock: &Sock<Edp>, msg: &mut Message<'_>) -> Result<Pending> {
+/// buffer has room for the largest datagram. Also returns what `msg` says of send time and time
+/// stamps.
+fn begin(sock: &Sock<Edp>, msg: &mut Message<'_>) -> Result<(Pending, Cookie)> {
     let mut to = Edp::destination(sock, msg)?;
     let with_checksum = sock.shared().sums.load(Relaxed);
     let (headroom, room) = {
@@ -85,9 +99,8 @@ fn begin(sock: &Sock<Edp>, msg: &mut Message<'_>) -> Result<Pending> {
     let nonblocking = msg.flags() & uapi::MSG_DONTWAIT != 0;
     let cookie = msg.cookie(sock)?;
     let size = room.saturating_add(edp::wire::checksum_len(with_checksum));
-    let mut skb = sock.alloc_send(headroom, size, nonblocking)?;
-    skb.set_cookie(sock, &cookie);
-    Ok(Pending { skb, to, room })
+    let skb = sock.alloc_send(headroom, size, nonblocking)?;
+    Ok((Pending { skb, to, room }, cookie))
 }
 
 fn push(sock: &Sock<Edp>, pending: &mut Option<Pending>) -> Result {

@@ -326,6 +326,9 @@ fn before_connecting(side: &Side<'_>, trace: &Trace) -> Outcome {
 fn several_sends(side: &Side<'_>, trace: &Trace) -> Outcome {
     let (a, b) = pair(side)?;
     trace.see("set", set(&a, TX_SOFTWARE | SOFTWARE | OPT_TSONLY | OPT_ID));
+    // A send that fails takes no number.
+    let too_long = vec![0; 65_520];
+    trace.see("too long", a.send(&too_long, libc::MSG_MORE));
     for _ in 0..2 {
         a.send(b"one", libc::MSG_MORE)?;
         a.send(b"two", libc::MSG_MORE)?;
