@@ -109,6 +109,30 @@ fn received_packets_are_not_retransmitted() {
     pair.assert_intact();
 }
 
+/// The device shrinks while the last packet and the FIN are on their way, and both arrive.
+#[test]
+fn a_fin_that_arrived_is_not_sent_again() {
+    for sends_options in [true, false] {
+        let mut pair = Pair::new();
+        for side in &mut pair.sides {
+            side.sends_options = sends_options;
+        }
+        let mut pair = pair.establish();
+        pair.send(A, &bytes(90, 1));
+        pair.close(A);
+        pair.shrink(A, 60);
+        pair.run_for(10_000 * MS);
+        assert!(pair.sides[B].eof);
+        let fins = pair.sent_by(A, |sent| sent.header.has(flags::FIN));
+        assert!(fins.iter().all(|fin| fin.seq == fins[0].seq), "{fins:?}");
+        assert!(fins.len() <= 3, "{fins:?}");
+        pair.close(B);
+        pair.settle();
+        pair.assert_intact();
+        assert!(pair.sides.iter().all(|side| side.state() == State::Closed));
+    }
+}
+
 #[test]
 fn the_fin_follows_the_split_packets() {
     let mut pair = with_options();

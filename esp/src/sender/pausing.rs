@@ -136,6 +136,9 @@ impl Sender {
             self.una_sent_at = None;
             self.repeated = false;
         }
-        self.tail = first.add(packets);
+        // If the FIN was sent and acknowledged, it keeps its number.
+        if !from.after(self.tail) {
+            self.tail = first.add(packets);
+        }
     }
 }
