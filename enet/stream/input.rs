@@ -5,6 +5,7 @@
 use super::{
     accept::Admission,
     ack_queue::{self, Due},
+    cookies,
     deliver::{deliver, drop_packet, Packets},
     device,
     lifecycle::Parent,
@@ -18,11 +19,7 @@ use super::{
 use crate::{
     address::{sender, Address},
     esp::{
-        self,
-        cookie::{Answer, Mark},
-        flags,
-        records::Kind,
-        Header, Options, HEADER_LEN, OPTIONS_MAX,
+        self, cookie::Answer, flags, records::Kind, Header, Options, Seq, HEADER_LEN, OPTIONS_MAX,
     },
     events,
     net::{
@@ -316,14 +313,12 @@ fn process(
     if header.opens() && !crosses(connection, &skb) {
         return refuse_syn(esp, skb, header);
     }
-    let mut begins_sums = false;
     let mut without_sum = *header;
     if header.has_checksum() || connection.sending.has_checksum() {
         if lacks_sum(connection, &skb, header) {
             drop_packet(sock, skb, DropReason::Checksum);
             return Due::NOT;
         }
-        begins_sums = header.has_checksum() && !connection.sending.has_checksum();
         without_sum = header.with_checksum(false);
     }
     let whole = header;
@@ -351,8 +346,13 @@ fn process(
     if connection.queue_entry.waits() {
         connection.engine.note_arrived(header, packets.count, now);
     }
-    if begins_sums && outcome.is_of_open_connection() {
-        device::sum(esp, now);
+    if whole.has_checksum() {
+        connection.engine.sum_challenged();
+        let begins = !connection.sending.has_checksum() && outcome.is_of_open_connection();
+        // A repeated SYN may be forged. It is not the packet that begins the checksums.
+        if begins && !(header.has(flags::SYN) && outcome.drop.is_some()) {
+            device::sum(esp, now);
+        }
     }
     carry_out(esp, skb, header, packets, outcome, now)
 }
@@ -385,7 +385,8 @@ fn carry_out(
 /// Returns whether a packet lacks a required checksum, or has the connection's first checksum too
 /// late. That is too late once this end has sent packets without room for a checksum, because their
 /// retransmissions would have no room, either. A SYN needs no checksum because its sender cannot
-/// know yet that this end uses checksums.
+/// know yet that this end uses checksums. Neither does a packet that finds a client which has
+/// forgotten the connection: the client only answers it.
 #[cold]
 #[inline(never)]
 fn lacks_sum(connection: &mut Connection, skb: &Skb, header: &Header) -> bool {
@@ -396,7 +397,9 @@ fn lacks_sum(connection: &mut Connection, skb: &Skb, header: &Header) -> bool {
         let Masked { mask, .. } = skb.note();
         return !connection.engine.takes_mask(header, mask);
     }
-    connection.sending.has_checksum() && !header.opens()
+    let is_challenged =
+        connection.engine.state() == esp::State::SynSent && !header.has(flags::SYN | flags::RST);
+    connection.sending.has_checksum() && !header.opens() && !is_challenged
 }
 
 /// Returns whether the SYN in `skb` may cross the SYN of `connection`: both SYNs stand for the same
@@ -555,13 +558,18 @@ fn answer(
     let queue = esp.state.listening().ok_or(DropReason::NoSocket)?;
     let admission = queue.lock().admit(now);
     let with_checksum = syn.has_checksum() || esp.state.chosen.sums(&net_state.sysctl);
-    let cookie = || client(peer).cookie(syn, now, cookie_hash(listener));
+    let cookie = || cookies::client(peer).cookie(syn, now, cookies::hash(listener));
     let is_companion = listener.shared().front.is_some();
     match admission {
         Admission::Child => {
             let port = listener.shared().binding.port();
             let config = net_state.sysctl.config();
-            let mut engine = esp::Connection::accept(port, syn, cookie(), config, now);
+            // A copy of a SYN gets another number than the SYN. So a copy of the client's next
+            // packet does not open a second connection.
+            let isn =
+                Some(cookie()).filter(|cookie| !cookies::is_used(listener, peer, syn, *cookie));
+            let isn = isn.unwrap_or_else(|| Seq(random::u32() as u16));
+            let mut engine = esp::Connection::accept(port, syn, isn, config, now);
             engine.use_nonce(random::u32());
             if let Some(kind) = records {
                 engine.use_records(kind);
@@ -595,26 +603,6 @@ fn answer(
     }
 }
 
-/// Returns the hash function for a listener's cookies. It depends on the kind of socket. So if a
-/// listener for records and a listener for streams use the same port one after the other, neither
-/// accepts the other's cookies.
-fn cookie_hash(listener: &Sock<Esp>) -> impl Fn([u64; 3]) -> u64 + '_ {
-    let records = u64::from(listener.keeps_records()) << 63;
-    let kind = records | u64::from(listener.shared().domain().is_some()) << 61;
-    move |[client, here, epoch]| {
-        let net_state = NetState::of(listener.net());
-        net_state.cookie_secret.hash([client, here, epoch ^ kind])
-    }
-}
-
-/// Returns the client that sent a packet.
-fn client(peer: &Address) -> esp::cookie::Client {
-    esp::cookie::Client {
-        mac: peer.mac.to_bits(),
-        ifindex: peer.ifindex,
-    }
-}
-
 /// Creates the connection of a packet that answers a cookie, and passes the packet to it. Any other
 /// packet belongs to no connection.
 // Out of line, because each function that creates an engine needs over a kilobyte of stack.
@@ -635,7 +623,7 @@ fn take_answer(
     };
     let expected = queue.lock().sent_cookie_within(esp::cookie::LIFE, now);
     let answered = answered_syn(listener, &skb, device, header, peer, expected, now);
-    let Some((syn, mark)) = answered else {
+    let Some(syn) = answered else {
         return drop_packet(listener, skb, DropReason::NoSocket);
     };
     if !queue.lock().has_place() {
@@ -653,7 +641,6 @@ fn take_answer(
     match spawn(esp, device, peer, engine, softirq) {
         Ok(mut child) => {
             net_state.statistics.count(Statistic::EspInCookies);
-            net_state.cookie_marks.add(mark);
             let mut esp = child.locked();
             device::limited(&mut esp, &Options::forgotten(), now);
             if with_checksum {
@@ -666,9 +653,9 @@ fn take_answer(
     }
 }
 
-/// If a packet is the first answer to a cookie, returns the SYN that the cookie answered, and the
-/// cookie's mark. If `expected` is false, no packet counts as such an answer. A packet that belongs
-/// to no connection is answered with a reset.
+/// If a packet is the first answer to a cookie, returns the SYN that the cookie answered. If
+/// `expected` is false, no packet counts as such an answer. A packet that belongs to no connection
+/// is answered with a reset.
 fn answered_syn(
     listener: &Sock<Esp>,
     skb: &Skb,
@@ -677,20 +664,20 @@ fn answered_syn(
     peer: &Address,
     expected: bool,
     now: u64,
-) -> Option<(Header, Mark)> {
+) -> Option<Header> {
     let net_state = NetState::of(listener.net());
     // A cookie carries no nonce, so a packet with a mask does not answer it.
     let Masked { mask, .. } = skb.note();
     let answered = if expected && !(header.has_checksum() && mask != 0) {
-        client(peer).answered(&header.with_checksum(false), now, cookie_hash(listener))
+        let packet = header.with_checksum(false);
+        cookies::client(peer).answered(&packet, now, cookies::hash(listener))
     } else {
         None
     };
     match answered {
         Some(Answer::First(syn)) => {
-            let mark = client(peer).mark(&syn, header, cookie_hash(listener));
-            if !net_state.cookie_marks.contains(mark) {
-                return Some((syn, mark));
+            if !cookies::is_used(listener, peer, &syn, header.ack.sub(1)) {
+                return Some(syn);
             }
         }
         // The client's first packet after the cookie may be lost, so a later packet is no reason to

@@ -7,7 +7,7 @@
 
 use super::{
     ack_queue::Due,
-    out_of_order,
+    cookies, out_of_order,
     output::{push, send_control, transmit},
     ring,
     send_queue::{writable, UnsentLimit},
@@ -222,6 +222,7 @@ fn established(esp: &mut LockedEsp<'_>) {
     let listener = parent.queue().lock().complete(sock);
     match listener {
         Some(listener) => {
+            cookies::note_use(&listener, &sock.shared().peer(), &connection.engine);
             (connection.queue_entry.statistics()).count(Statistic::EspPassiveOpens);
             listener.data_ready();
             let front = listener.shared().front.as_ref();

@@ -285,11 +285,17 @@ impl Connection {
     }
 
     /// Prepares a packet that is not in the write queue: returns its `header`, which announces a
-    /// checksum if the connection uses checksums, and the mask of this checksum.
+    /// checksum if the connection uses checksums, and the mask of this checksum. A RST that answers
+    /// a packet of another connection has a checksum if that packet has one.
     #[inline]
     pub(super) fn sums(&self, header: esp::Header) -> (esp::Header, u32) {
-        let with_checksum = self.sending.has_checksum();
-        (header.with_checksum(with_checksum), self.mask(&header))
+        if header.has_checksum() {
+            (header, self.mask_of_sums(&header))
+        } else if self.sending.has_checksum() && !header.is_stateless_reset() {
+            (header.with_checksum(true), self.mask_of_sums(&header))
+        } else {
+            (header, 0)
+        }
     }
 
     /// Returns the mask of the checksums of packets with `header`.

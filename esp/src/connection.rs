@@ -172,6 +172,20 @@ impl Connection {
         }
     }
 
+    /// Returns the peer's SYN, as far as it concerns [cookies](super::cookie), and the number of
+    /// our SYN|ACK.
+    pub fn accepted(&self) -> (Header, Seq) {
+        let syn = Header {
+            src: self.remote_port,
+            dst: self.local_port,
+            len: 0,
+            seq: self.receiver.irs(),
+            ack: Seq(0),
+            flags: flags::SYN,
+        };
+        (syn, self.sender.isn())
+    }
+
     /// Limits how often a SYN is sent, for a caller with an alternative path to the peer.
     pub fn set_syn_tries(&mut self, tries: u8) {
         self.syn_tries = tries;

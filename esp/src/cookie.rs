@@ -152,12 +152,12 @@ impl Client {
         later.then_some(Answer::Later)
     }
 
-    /// Returns the mark of a cookie. The listener answered `syn` with this cookie, and the client's
-    /// first packet, `packet`, acknowledges it. The caller stores the mark of a cookie that made a
-    /// connection, so that the cookie makes no second one.
-    pub fn mark(&self, syn: &Header, packet: &Header, hash: impl Fn([u64; 3]) -> u64) -> Mark {
-        let [client, here] = self.ends(packet, syn.seq.0);
-        let bits = hash([client, here, MARK | u64::from(packet.ack.0)]);
+    /// Returns the mark of the cookie with which a listener answered `syn`: `cookie`, the number of
+    /// its SYN|ACK. The caller stores the mark once there is a connection, so that the cookie makes
+    /// no second one.
+    pub fn mark(&self, syn: &Header, cookie: Seq, hash: impl Fn([u64; 3]) -> u64) -> Mark {
+        let [client, here] = self.ends(syn, syn.seq.0);
+        let bits = hash([client, here, MARK | u64::from(cookie.0)]);
         Mark {
             index: bits as usize % MARKS,
             tag: (bits >> 32) as u32 | 1,

@@ -157,6 +157,11 @@ pub(super) struct Sender {
 }
 
 impl Sender {
+    /// Returns the number of our SYN.
+    pub(super) fn isn(&self) -> Seq {
+        self.isn
+    }
+
     /// Creates a sender whose SYN has the number `isn` and is due.
     pub(super) fn new(isn: Seq) -> Self {
         Self {

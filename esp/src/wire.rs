@@ -379,7 +379,7 @@ impl Header {
     /// Returns whether the packet is the RST of a host that does not know the connection: see
     /// [`reset_for`].
     #[inline]
-    pub(super) const fn is_stateless_reset(&self) -> bool {
+    pub const fn is_stateless_reset(&self) -> bool {
         self.flags & (flags::RST | flags::ACK) == flags::RST
     }
 

@@ -2,8 +2,17 @@
 
 //! Tests of opening a connection, with and without losses.
 
-use esp::{flags, DropReason, Failure, Header, Seq, State};
+use esp::{flags, Config, Connection, DropReason, Failure, Header, Room, Seq, State, Transmit};
+
 use esp_testkit::pair::*;
+
+/// A receive queue with room.
+const PLENTY: Room = Room {
+    queued: 0,
+    limit: 1 << 20,
+    arriving: 0,
+    packet: 2048,
+};
 
 #[test]
 fn three_packets_open_a_connection() {
@@ -351,6 +360,43 @@ fn a_host_that_was_restarted_connects_again() {
     }
 }
 
+/// Each of two half-open connections takes the other's SYN|ACK for a repeated SYN of its peer.
+#[test]
+fn two_half_open_connections_do_not_answer_each_other() {
+    let isn = [Seq(1000), Seq(2000)];
+    let child = |to: usize| {
+        let syn = Header {
+            src: PORTS[1 - to],
+            dst: PORTS[to],
+            len: 0,
+            seq: isn[1 - to],
+            ack: Seq(0),
+            flags: flags::SYN,
+        };
+        Connection::accept(PORTS[to], &syn, isn[to], Config::default(), 0)
+    };
+    let mut ends = [child(A), child(B)];
+    let mut count = 0;
+    for _ in 0..100 {
+        for from in [A, B] {
+            while let Some(sent) = ends[from].poll_transmit(0, &mut |_| 0) {
+                let Transmit::Control { header, .. } = sent else {
+                    panic!("{sent:?}");
+                };
+                count += 1;
+                // The number acknowledged is none of the other end's.
+                let forged = Header {
+                    ack: header.ack.add(5),
+                    ..header
+                };
+                let outcome = ends[1 - from].on_packets(&forged, 1, PLENTY, 0);
+                assert_eq!(outcome.drop, Some(DropReason::Duplicate));
+            }
+        }
+    }
+    assert_eq!(count, 2, "one SYN|ACK from each");
+}
+
 #[test]
 fn a_forged_syn_is_answered_once_and_has_no_effect() {
     let mut pair = Pair::established();
@@ -367,13 +413,14 @@ fn a_forged_syn_is_answered_once_and_has_no_effect() {
         for bits in [flags::SYN, flags::SYN | flags::ACK] {
             for to in [A, B] {
                 let irs = pair.sides[1 - to].isn;
-                for distance in [1, 2_000, 0x8000, 0xffff] {
+                for distance in [0, 1, 2_000, 0x8000, 0xffff] {
                     let syn = Header {
                         src: PORTS[1 - to],
                         dst: PORTS[to],
                         len: 0,
                         seq: irs.add(distance),
-                        ack: Seq(0),
+                        // Far from all that this end has sent.
+                        ack: pair.sides[to].isn.add(0x8000),
                         flags: bits,
                     };
                     if !busy {

@@ -303,7 +303,8 @@ impl Connection {
 
     /// Handles a repeated SYN or SYN|ACK. If the packet has the same number as before, our answer
     /// was lost. If the packet has a different number, it does not belong to this connection, and
-    /// its sender may not know the connection.
+    /// its sender may not know the connection. An open connection only answers such a packet (RFC
+    /// 5961, section 4).
     fn on_repeated_syn(
         &mut self,
         header: &Header,
@@ -317,19 +318,24 @@ impl Connection {
             self.on_crossed_answer(header, now, outcome);
             return Ok(());
         }
-        if header.seq != self.receiver.irs() {
-            if self.sender.is_open() {
-                self.challenge(now);
+        let repeats = header.seq == self.receiver.irs();
+        if !self.sender.is_open() {
+            // A SYN|ACK is not answered with a SYN|ACK: two hosts would answer each other.
+            if repeats && !header.has(flags::ACK) {
+                self.sender.repeat_syn();
             }
-            return Err(DropReason::BadState);
-        }
-        if self.sender.is_open() {
+        } else if repeats && header.has(flags::ACK) && self.sender.is_acceptable(header.ack) {
             self.liveness.restart(now);
             self.receiver.answer();
         } else {
-            self.sender.repeat_syn();
+            // Also a SYN with the right number: a forger may have guessed it.
+            self.challenge(now);
+            return Err(DropReason::BadState);
         }
-        Err(DropReason::Duplicate)
+        Err(match repeats {
+            true => DropReason::Duplicate,
+            false => DropReason::BadState,
+        })
     }
 
     #[inline]

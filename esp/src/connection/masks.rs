@@ -5,7 +5,7 @@
 use super::super::masks::Wraps;
 use super::super::state::State;
 use super::super::wire::{flags, Header};
-use super::{Connection, Handshake};
+use super::{Connection, Handshake, PendingReset};
 
 impl Connection {
     /// Sets the random nonce of our SYN or SYN|ACK. Call this before that packet is sent, and
@@ -26,6 +26,15 @@ impl Connection {
     pub fn use_checksums(&mut self) {
         self.has_checksums = true;
         self.note_masks();
+    }
+
+    /// Gives the RST that is due a checksum, if the packet that has just arrived belongs to a
+    /// connection that our side has forgotten. Call this after each packet with a checksum.
+    #[inline]
+    pub fn sum_challenged(&mut self) {
+        if let PendingReset::Challenged(header) = &mut self.reset {
+            *header = header.with_checksum(true);
+        }
     }
 
     /// Returns whether a forger would have to guess the masks of checksums.

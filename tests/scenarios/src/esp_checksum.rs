@@ -19,6 +19,7 @@ scenarios! {
     direct checksum_is_checked_before_packets_join = joined;
     direct checksum_that_is_wrong_or_missing_is_a_lost_packet = wrong_or_missing;
     direct checksum_is_agreed_behind_a_cookie = behind_a_cookie;
+    direct checksum_of_a_forged_syn_begins_none = forged_syn;
     direct checksum_that_comes_first_behind_data_ends_no_connection = too_late;
     switched checksum_finds_what_the_frame_check_does_not = behind_the_frame_check, within(240);
 }
@@ -104,6 +105,20 @@ fn option(lab: &Lab) -> Outcome {
     socket.connect(&lab.a.to(&lab.b, 887))?;
     refuses(0, libc::EISCONN, "an open connection")?;
     ensure!(value()? == 1, "a refused call changed it");
+    Ok(())
+}
+
+/// A forger that finds the number of a connection's SYN makes neither end use checksums.
+fn forged_syn(lab: &Lab) -> Outcome {
+    let wire = lab.b.packets(ETH_P_ESP)?;
+    let ends = pair(lab, 892, [None, None])?;
+    let syn = wire.wait_for_esp(|header| header.flags == flag::SYN)?;
+    transfer_both_ways(&ends[0], &ends[1], LOAD)?;
+    let forged = EspHeader { length: 0, ..syn };
+    let frame = ethernet(lab.b.mac, lab.a.mac, ETH_P_ESP, &forged.summed_packet(&[]));
+    lab.a.packets(ETH_P_ESP)?.send(&frame)?;
+    transfer_both_ways(&ends[0], &ends[1], LOAD)?;
+    ensure!(!have(&ends)?, "the forged SYN has begun checksums");
     Ok(())
 }
 

@@ -10,6 +10,8 @@ scenarios! {
     direct esp_cookies_are_of_one_client = made_up;
     direct esp_cookies_end_with_the_accept_queues_room = no_room;
     direct esp_copy_of_a_finished_connections_first_packet_opens_none = late_copy;
+    direct esp_copy_of_a_first_packet_from_before_the_flood_opens_none = copy_from_before;
+    direct esp_copies_of_a_syn_and_a_first_packet_open_none = two_copies;
     direct esp_client_that_lost_the_last_acknowledgement_ends_during_cookies = lost_end;
     direct esp_cookies_go_to_clients_that_tell_what_they_take = untold;
 }
@@ -212,13 +214,19 @@ fn made_up(lab: &Lab) -> Outcome {
 /// Opens a connection by a cookie, and closes it from both sides. Returns the client, which then
 /// behaves as if the last acknowledgement had been lost.
 fn ended<'a>(lab: &'a Lab, listener: &Socket, port: u16) -> Result<Client<'a>> {
-    let client = Client::connect(lab, port).context("a client within the flood")?;
     let cookies = lab.a.counter("EspInCookies")?;
+    let client = ended_somehow(lab, listener, port)?;
+    ensure!(lab.a.counter("EspInCookies")? == cookies + 1, "no cookie");
+    Ok(client)
+}
+
+/// Returns a client whose connection has ended, whether or not it was made by a cookie.
+fn ended_somehow<'a>(lab: &'a Lab, listener: &Socket, port: u16) -> Result<Client<'a>> {
+    let client = Client::connect(lab, port)?;
     client.send_data(b"once")?;
     await_events(listener, libc::POLLIN).context("a connection")?;
     let (server, _) = listener.accept(0)?;
     comes_next(&server, b"once")?;
-    ensure!(lab.a.counter("EspInCookies")? == cookies + 1, "no cookie");
     drop(server);
     let end = client.wait_for(|header| header.flags == flag::FIN | flag::ACK)?;
     client.send(
@@ -252,6 +260,37 @@ fn late_copy(lab: &Lab) -> Outcome {
     next.send(flag::SYN, next.isn, 0, &OPTIONS)?;
     next.wait_for(|header| header.flags == flag::SYN | flag::ACK)?;
     Ok(())
+}
+
+/// The connection was not made by a cookie, but its SYN|ACK had the number of one.
+fn copy_from_before(lab: &Lab) -> Outcome {
+    let listener = lab.a.esp_listener(PORT, BACKLOG)?;
+    listener.set_nonblocking(true)?;
+    let client = ended_somehow(lab, &listener, 1008)?;
+    flood(lab)?;
+    client.send_data(b"once")?;
+    client.wait_for(|header| header.flags == flag::RST)?;
+    refused(listener.accept(0), libc::EAGAIN, "accept")?;
+    ensure!(lab.a.counter("EspInCookies")? == 0, "a ghost");
+    Ok(())
+}
+
+/// Copies of the SYN and of the first packet arrive after the connection has ended, within the time
+/// in which the listener would choose the same number again.
+fn two_copies(lab: &Lab) -> Outcome {
+    let listener = lab.a.esp_listener(PORT, BACKLOG)?;
+    listener.set_nonblocking(true)?;
+    let client = ended_somehow(lab, &listener, 1009)?;
+    client.send(flag::SYN, client.isn, 0, &OPTIONS)?;
+    client.wait_for(|header| {
+        header.flags == flag::SYN | flag::ACK && header.sequence != client.answer
+    })?;
+    client.send_data(b"once")?;
+    // The packet before this one has been processed once this one is answered.
+    let next = Client::new(lab, 1010)?;
+    next.send(flag::ACK, 0, 0, &[])?;
+    next.wait_for(|header| header.flags & flag::RST != 0)?;
+    refused(listener.accept(0), libc::EAGAIN, "accept").map(drop)
 }
 
 /// In this test the client retransmits its FIN after the server has forgotten the connection. So

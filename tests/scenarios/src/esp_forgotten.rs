@@ -3,6 +3,7 @@
 //! Tests connections of which only one end is left: the other host was restarted, or has closed its
 //! end.
 
+use guest::address::ESP_SO_CHECKSUM;
 use guest::prelude::*;
 use guest::station::Station;
 
@@ -10,11 +11,18 @@ scenarios! {
     direct esp_data_after_the_peer_forgot_the_connection_is_an_error = lost_data;
     direct esp_a_closed_connections_bytes_never_reach_the_next_one = left_behind;
     direct esp_restarted_client_connects_again = restarted;
+    direct esp_restarted_client_connects_again_whichever_end_had_checksums = restarted_with_checksums;
 }
 
 /// Makes `host` forget a connection that `peer` keeps: sends `host` a forged reset in the name of
-/// `peer`. The reset answers `last`, a packet of `host`.
-fn forget(wire: &PacketSocket, peer: &Host, host: &Host, last: &EspHeader) -> Result<()> {
+/// `peer`. The reset answers `last`, a packet of `host`, with the mask of its checksum if it has
+/// one.
+fn forget(
+    wire: &PacketSocket,
+    peer: &Host,
+    host: &Host,
+    (last, mask): (&EspHeader, Option<u32>),
+) -> Result<()> {
     let reset = EspHeader {
         sequence: last.acknowledgement,
         // The reset answers a packet that has data or a FIN. The acknowledgement number of the
@@ -22,7 +30,11 @@ fn forget(wire: &PacketSocket, peer: &Host, host: &Host, last: &EspHeader) -> Re
         acknowledgement: last.sequence.wrapping_add(1),
         ..EspHeader::new(last.destination, last.source, flag::RST)
     };
-    let frame = ethernet(host.mac, peer.mac, ETH_P_ESP, &reset.packet(&[]));
+    let packet = match mask {
+        Some(mask) => reset.masked_packet(&[], mask),
+        None => reset.packet(&[]),
+    };
+    let frame = ethernet(host.mac, peer.mac, ETH_P_ESP, &packet);
     wire.send(&frame).context("a reset in another's name")
 }
 
@@ -36,7 +48,7 @@ fn lost_data(lab: &Lab) -> Outcome {
     ensure!(client.receive(&mut [0; 8], 0)? == 0, "bytes from nowhere");
     lab.b
         .await_proc("esp", |text| text.contains("fin-wait-2"))?;
-    forget(&wire, &lab.a, &lab.b, &end)?;
+    forget(&wire, &lab.a, &lab.b, (&end, None))?;
     lab.b.await_no_sockets()?;
 
     // The data and the FIN leave together, so the client's half has already ended when the reset
@@ -85,36 +97,64 @@ fn left_behind(lab: &Lab) -> Outcome {
     })
 }
 
-/// In this test a client's host is restarted. Then the client connects again from the same port,
-/// while the server still has the old connection.
 fn restarted(lab: &Lab) -> Outcome {
-    let listener = lab.b.esp_listener(643, 4)?;
-    let client = lab.a.esp()?;
-    client.bind(&lab.a.here(644))?;
-    client.connect(&lab.a.to(&lab.b, 643))?;
+    connects_again(lab, 643, [false; 3])
+}
+
+/// The old connection may have checksums and the new one not, or the other way round.
+fn restarted_with_checksums(lab: &Lab) -> Outcome {
+    let cases = [
+        [true, false, false],
+        [false, true, true],
+        [false, false, true],
+    ];
+    for (port, asks) in [645, 647, 649].into_iter().zip(cases) {
+        connects_again(lab, port, asks).with_context(|| format!("checksums {asks:?}"))?;
+    }
+    Ok(())
+}
+
+/// In this test a client's host is restarted. Then the client connects again from the same port,
+/// while the server still has the old connection. `asks` says whether the listener, the first
+/// client and the second one ask for checksums.
+fn connects_again(lab: &Lab, port: u16, asks: [bool; 3]) -> Outcome {
+    let [of_listener, of_first, of_second] = asks.map(i32::from);
+    let client_of = |asks: i32| -> Result<Socket> {
+        let client = lab.a.esp()?;
+        client.set_int_option(SOL_EP, ESP_SO_CHECKSUM, asks)?;
+        client.bind(&lab.a.here(port + 1))?;
+        Ok(client)
+    };
+    let listener = lab.b.esp_listener(port, 4)?;
+    listener.set_int_option(SOL_EP, ESP_SO_CHECKSUM, of_listener)?;
+    let client = client_of(of_first)?;
+    client.connect(&lab.a.to(&lab.b, port))?;
     let (server, _) = listener.accept(0)?;
     exchange(&client, &server)?;
     let wire = lab.b.packets(ETH_P_ESP)?;
     client.send_all(b"last words")?;
     server.receive_exact(&mut [0; 10])?;
-    let last = wire.wait_for_esp(|header| header.length > 0)?;
+    let data = |frame: &[u8]| {
+        EspHeader::of_frame(frame).filter(|last| last.length > 0 && last.destination == port)
+    };
+    let frame = wire.wait_for(patience(), |frame| data(frame).is_some())?;
+    let last = data(&frame).context("no data")?;
     // Wait until the server's host has acknowledged every byte. Then no acknowledgement is in
     // flight that could arrive after the restart, and that the restarted host would answer with a
     // reset.
     eventually("every byte acknowledged", || {
         Ok(client.queued(libc::TIOCOUTQ)? == 0)
     })?;
-    forget(&wire, &lab.b, &lab.a, &last)?;
+    forget(&wire, &lab.b, &lab.a, (&last, last.mask_in(&frame)))?;
     refused(client.receive(&mut [0; 8], 0), libc::ECONNRESET, "recv")?;
     drop(client);
     lab.a.await_no_sockets()?;
     let events = server.poll(libc::POLLIN, std::time::Duration::ZERO)?;
     ensure!(events == 0, "the server has events {events:#x}");
 
-    let client = lab.a.esp()?;
-    client.bind(&lab.a.here(644))?;
+    let client = client_of(of_second)?;
     client
-        .connect(&lab.a.to(&lab.b, 643))
+        .connect(&lab.a.to(&lab.b, port))
         .context("connecting again from the same port")?;
     refused(server.receive(&mut [0; 8], 0), libc::ECONNRESET, "old recv")?;
     let (server, _) = listener.accept(0)?;
