@@ -17,15 +17,16 @@ const FUNCTIONS: &str = concat!(
 /// The types for which bindgen makes bindings, as a pattern: the types that the component uses.
 const TYPES: &str =
     concat!(
-    "mca_btl_base_(component_3_0_0|module|descriptor|segment|receive_descriptor|registration_handle)_t",
+    "mca_btl_base_(component_3_0_0|module|descriptor|segment|receive_descriptor|registration_handle|atomic_op)_t",
     "|mca_btl_base_rdma_completion_fn_t|mca_base_component_t",
 );
 
 /// The constants and variables of Open MPI for which bindgen makes bindings, as a pattern.
 const VALUES: &str = concat!(
-    "MCA_BTL_(FLAGS_SEND|FLAGS_SEND_INPLACE|FLAGS_PUT|REG_FLAG_REMOTE_WRITE|EXCLUSIVITY_LOW|NO_ORDER|DES_.*|ERROR_FLAGS_FATAL|TAG_MAX)",
+    "MCA_BTL_(FLAGS_(SEND|SEND_INPLACE|PUT|GET|ATOMIC_OPS|ATOMIC_FOPS|RDMA_REMOTE_COMPLETION)|REG_FLAG_REMOTE_.*|ATOMIC_.*)",
+    "|MCA_BTL_(EXCLUSIVITY_LOW|NO_ORDER|DES_.*|ERROR_FLAGS_FATAL|TAG_MAX)",
     "|MCA_BASE_(VAR_TYPE_.*|VERSION_M.*|VERSION_R.*)|OPAL_(MAJOR|MINOR|RELEASE)_VERSION",
-    "|OPAL_(SUCCESS|ERR_OUT_OF_RESOURCE|ERR_UNREACH|ERR_NOT_AVAILABLE)",
+    "|OPAL_(SUCCESS|ERR_OUT_OF_RESOURCE|ERR_UNREACH|ERR_NOT_AVAILABLE|ERR_NOT_SUPPORTED)",
     "|mca_btl_base_active_message_trigger|mca_btl_base_descriptor_t_class|opal_process_info",
 );
 

@@ -18,6 +18,7 @@ use crate::ffi::*;
 use crate::interfaces;
 use crate::module;
 use crate::parameters::{self, Parameters};
+use crate::remote;
 use crate::transport::{Interface, Listener};
 use crate::wire::Name;
 
@@ -134,7 +135,7 @@ unsafe extern "C" fn register() -> c_int {
     }
 }
 
-/// Creates a module for each interface, and publishes the interfaces' cards to the peers.
+/// Creates a module for each interface and one for remote memory, and publishes the interfaces' cards to the peers.
 unsafe extern "C" fn init(
     count: *mut c_int,
     _progress_threads: bool,
@@ -223,7 +224,7 @@ fn make(parameters: &Parameters) -> Result<Vec<*mut mca_btl_base_module_t>, Stri
             "its addresses cannot be told to other ranks (modex: {sent})"
         ));
     }
-    let modules: Vec<_> = used
+    let mut modules: Vec<_> = used
         .iter()
         .map(|interface| {
             let mut module = template;
@@ -234,6 +235,9 @@ fn make(parameters: &Parameters) -> Result<Vec<*mut mca_btl_base_module_t>, Stri
         })
         .collect();
     driver::start(engine, used, &modules, parameters.echoes);
+    let mut memory = template;
+    remote::fill(&mut memory);
+    modules.push(Box::into_raw(Box::new(memory)));
     // SAFETY: `progress` may be called from now on, until `close` unregisters it.
     if unsafe { opal_progress_register(Some(progress)) } == OPAL_SUCCESS {
         PROGRESSING.store(true, Ordering::Relaxed);

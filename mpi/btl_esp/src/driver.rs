@@ -9,14 +9,15 @@ use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
 use crate::card;
-use crate::engine::{Arrival, Engine, Event, LinkId, Sent};
+use crate::engine::{Arrival, Engine, Event, LinkId, Reply, Sent};
 use crate::ffi::*;
 use crate::fragment::Message;
 use crate::module;
 use crate::pairs;
 use crate::reach::{Echoes, Reach};
 use crate::transport::Interface;
-use crate::wire::Name;
+use crate::windows::Windows;
+use crate::wire::{Atomic, Name, Target};
 
 /// The maximum time that the final close waits for the peers to close their connections.
 const FAREWELL: Duration = Duration::from_secs(2);
@@ -71,9 +72,18 @@ fn endpoint_of(link: LinkId) -> *mut mca_btl_base_endpoint_t {
     ptr::without_provenance_mut(link + 1)
 }
 
-/// Returns the link of an endpoint.
-pub fn link_of(endpoint: *mut mca_btl_base_endpoint_t) -> LinkId {
-    endpoint.addr() - 1
+/// The bit that the endpoints of the module for [remote memory](crate::remote) have. Open MPI
+/// compares the endpoints of all modules of a peer, and these must differ.
+const REMOTE: usize = 1 << (usize::BITS - 2);
+
+/// Returns the endpoint of this process in the module for remote memory.
+pub fn own_endpoint() -> *mut mca_btl_base_endpoint_t {
+    ptr::without_provenance_mut(REMOTE)
+}
+
+/// Returns the link of an endpoint; `None` for the endpoint of this process.
+pub fn link_of(endpoint: *mut mca_btl_base_endpoint_t) -> Option<LinkId> {
+    (endpoint.addr() & !REMOTE).checked_sub(1)
 }
 
 /// Returns the endpoint for `peer` on the interface `module`, if this interface reaches the peer.
@@ -83,6 +93,28 @@ pub fn reach(
     module: usize,
     fetch: impl FnOnce() -> Vec<u8>,
 ) -> Option<*mut mca_btl_base_endpoint_t> {
+    introduce(peer, fetch)?;
+    let engine = ENGINE.lock().expect("panics abort");
+    engine.as_ref()?.endpoint(peer, module).map(endpoint_of)
+}
+
+/// Returns the endpoint for `peer` in the module for remote memory, if any interface reaches the
+/// peer.
+pub fn reach_memory(
+    peer: Name,
+    fetch: impl FnOnce() -> Vec<u8>,
+) -> Option<*mut mca_btl_base_endpoint_t> {
+    introduce(peer, fetch)?;
+    let engine = ENGINE.lock().expect("panics abort");
+    let engine = engine.as_ref()?;
+    let link = (0..INTERFACES.get()?.len()).find_map(|module| engine.endpoint(peer, module))?;
+    Some(ptr::without_provenance_mut(
+        endpoint_of(link).addr() | REMOTE,
+    ))
+}
+
+/// Makes the interfaces of `peer` known to the engine.
+fn introduce(peer: Name, fetch: impl FnOnce() -> Vec<u8>) -> Option<()> {
     // The lock of `REACH` is held while this thread waits for answers to echo requests. The
     // engine's lock is not held during this time, so messages continue to flow.
     let mut reach = REACH.lock().expect("panics abort");
@@ -116,8 +148,7 @@ pub fn reach(
         let mut engine = ENGINE.lock().expect("panics abort");
         engine.as_mut()?.introduce(peer, token, &pairs);
     }
-    let engine = ENGINE.lock().expect("panics abort");
-    engine.as_ref()?.endpoint(peer, module).map(endpoint_of)
+    Some(())
 }
 
 /// Sends a message. Returns true if the message was sent at once. In that case, Open MPI's
@@ -148,6 +179,47 @@ pub fn send_now(link: LinkId, tag: u8, message: Message) -> Result<bool, Message
 /// Returns the message if the peer is lost.
 pub fn put(link: LinkId, message: Message) -> Result<bool, Message> {
     hand_over(message, |engine, message| engine.put(link, message))
+}
+
+/// Writes into a peer's memory. The completion callback reports that the data is there.
+///
+/// # Errors
+///
+/// Returns the message if the peer is lost.
+pub fn write(link: LinkId, target: &Target, message: Message) -> Result<bool, Message> {
+    hand_over(message, |engine, message| {
+        engine.write(link, target, message)
+    })
+}
+
+/// Reads a peer's memory. The completion callback reports that the data has come.
+///
+/// # Errors
+///
+/// Returns the message if the peer is lost.
+pub fn read(link: LinkId, target: &Target, message: Message) -> Result<bool, Message> {
+    hand_over(message, |engine, message| {
+        engine.read(link, target, message)
+    })
+}
+
+/// Executes an atomic operation on a peer's memory. The completion callback reports that the old
+/// value has come.
+///
+/// # Errors
+///
+/// Returns the message if the peer is lost.
+pub fn execute(link: LinkId, atomic: &Atomic, message: Message) -> Result<bool, Message> {
+    hand_over(message, |engine, message| {
+        engine.execute(link, atomic, message)
+    })
+}
+
+/// Calls `act` with the memory that is open to peers. Returns `None` if there is no engine, or `act`
+/// returns `None`.
+pub fn with_windows<R>(act: impl FnOnce(&mut Windows) -> Option<R>) -> Option<R> {
+    let mut engine = ENGINE.lock().expect("panics abort");
+    act(engine.as_mut()?.windows())
 }
 
 fn hand_over(
@@ -182,11 +254,10 @@ fn hand_over(
 ///
 /// # Safety
 ///
-/// The caller must meet the requirements of [`Windows::open`](crate::windows::Windows::open).
+/// The caller must meet the requirements of [`Windows::open`].
 pub unsafe fn open_window(start: *mut u8, length: usize) -> Option<u64> {
-    let mut engine = ENGINE.lock().expect("panics abort");
     // SAFETY: the caller meets the requirements of `Windows::open`.
-    unsafe { engine.as_mut()?.windows().open(start, length) }
+    with_windows(|windows| unsafe { windows.open(start, length) })
 }
 
 /// Ends the peers' access to the memory with the key `key`.
@@ -227,7 +298,19 @@ fn tell(event: Event<Message>) {
             module,
             mut block,
             arrivals,
+            replies,
         } => {
+            for Reply {
+                mut payload,
+                start,
+                length,
+            } in replies
+            {
+                payload.store(&block[start..start + length]);
+                if let Some(message) = payload.finish(OPAL_SUCCESS) {
+                    module::recycle(message);
+                }
+            }
             for arrival in arrivals {
                 deliver(link, module, &mut block, arrival);
             }

@@ -12,13 +12,17 @@ use std::time::{Duration, Instant};
 
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 
+use crate::calls::Calls;
 use crate::card::Card;
 use crate::input::{Blocks, Room};
-use crate::link::{read_greeting, Link, Payload, State};
+use crate::link::{Done, Link, Payload, State};
 use crate::seen::Seen;
 use crate::transport::{Listener, Stream};
 use crate::windows::Windows;
-use crate::wire::{Answer, Hello, Kind, Name, ANSWER, HELLO};
+use crate::wire::{Kind, Name};
+
+mod greeting;
+mod remote;
 
 /// Number of polls between two checks of the listeners while no connection is being set up.
 const LISTEN: u32 = 32;
@@ -51,6 +55,17 @@ pub struct Arrival {
     pub length: usize,
 }
 
+/// A reply that was received. It completes its call.
+#[derive(Debug)]
+pub struct Reply<P> {
+    /// The message that made the call.
+    pub payload: P,
+    /// Offset of the reply's data in the block.
+    pub start: usize,
+    /// Number of bytes of the data.
+    pub length: usize,
+}
+
 /// An event to report to Open MPI.
 #[derive(Debug)]
 pub enum Event<P> {
@@ -64,6 +79,8 @@ pub enum Event<P> {
         block: Vec<u8>,
         /// The messages.
         arrivals: Vec<Arrival>,
+        /// The replies to calls of this process.
+        replies: Vec<Reply<P>>,
     },
     /// A message was sent, or will never be sent.
     Completed {
@@ -140,6 +157,7 @@ pub struct Engine<P> {
     epoll: Epoll,
     blocks: Blocks,
     windows: Windows,
+    calls: Calls<P>,
     events: Vec<Event<P>>,
     round: u32,
     closing: bool,
@@ -173,6 +191,7 @@ impl<P: Payload> Engine<P> {
             epoll: Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?,
             blocks: Blocks::new(settings.block),
             windows: Windows::default(),
+            calls: Calls::default(),
             events: Vec::new(),
             round: 0,
             closing: false,
@@ -275,16 +294,25 @@ impl<P: Payload> Engine<P> {
     }
 
     fn transmit(&mut self, link: LinkId, kind: Kind, tag: u8, payload: P) -> Sent<P> {
-        let link = if self.can_carry(link) {
-            link
-        } else {
-            match self.substitute(link) {
-                Some(other) => other,
-                None => return Sent::Refused(payload),
-            }
+        let Some(link) = self.usable(link) else {
+            return Sent::Refused(payload);
         };
         let first = !self.links[link].has_output();
         self.push(link, kind, tag, payload);
+        self.start(link, first)
+    }
+
+    /// Returns `link` or, if it is broken, another link to the same peer.
+    fn usable(&self, link: LinkId) -> Option<LinkId> {
+        if self.can_carry(link) {
+            Some(link)
+        } else {
+            self.substitute(link)
+        }
+    }
+
+    /// Sends the frame that was queued last, if it is the `first` one and the link is connected.
+    fn start(&mut self, link: LinkId, first: bool) -> Sent<P> {
         if !first || !matches!(self.links[link].state, State::Ready(_)) {
             self.open(link);
             return Sent::Queued;
@@ -292,14 +320,19 @@ impl<P: Payload> Engine<P> {
         self.send_first(link)
     }
 
-    /// Queues a frame. If another link could take over, the frame is protected.
+    /// Queues a message or a put.
     fn push(&mut self, link: LinkId, kind: Kind, tag: u8, payload: P) {
-        let number = self.substitute(link).map(|_| {
-            let peer = &mut self.peers[self.links[link].peer];
-            peer.next += 1;
-            peer.next - 1
-        });
+        let number = self.number(link);
         self.links[link].push(kind, tag, payload, number);
+    }
+
+    /// Returns the number of the next frame on `link`. If another link could take over, the frame
+    /// is protected and has a number.
+    fn number(&mut self, link: LinkId) -> Option<u64> {
+        self.substitute(link)?;
+        let peer = &mut self.peers[self.links[link].peer];
+        peer.next += 1;
+        Some(peer.next - 1)
     }
 
     /// Sends a message by `link` if the kernel accepts a part of it at once. Otherwise the message
@@ -327,7 +360,16 @@ impl<P: Payload> Engine<P> {
         } else if self.links[link].has_output() {
             self.block(link);
         }
-        done.pop().map_or(Sent::Queued, Sent::Done)
+        match done.pop() {
+            Some(Done {
+                payload,
+                call: None,
+            }) => Sent::Done(payload),
+            done => {
+                self.complete(done, true);
+                Sent::Queued
+            }
+        }
     }
 
     fn block(&mut self, link: LinkId) {
@@ -347,10 +389,21 @@ impl<P: Payload> Engine<P> {
         }
     }
 
-    fn complete(&mut self, payloads: Vec<P>, sent: bool) {
-        let events = payloads.into_iter();
-        self.events
-            .extend(events.map(|payload| Event::Completed { payload, sent }));
+    /// Reports messages with which a link has finished, unless they belong to calls that wait for
+    /// a reply.
+    fn complete(&mut self, done: impl IntoIterator<Item = Done<P>>, sent: bool) {
+        for Done { payload, call } in done {
+            let payload = match call {
+                Some(call) if sent => self.calls.finished(call, payload),
+                Some(call) => {
+                    self.calls.forget(call);
+                    Some(payload)
+                }
+                None => Some(payload),
+            };
+            self.events
+                .extend(payload.map(|payload| Event::Completed { payload, sent }));
+        }
     }
 
     /// Starts to connect a link, if the link is idle.
@@ -412,8 +465,7 @@ impl<P: Payload> Engine<P> {
         let module = self.links[link].module;
         let interface = self.listeners[module].interface().name().to_owned();
         if self.closing {
-            let payloads = self.links[link].abandon();
-            return self.complete(payloads, false);
+            return self.abandon(link);
         }
         let other = self.substitute(link);
         if let Some(other) = other.filter(|_| self.links[link].is_recoverable()) {
@@ -435,8 +487,19 @@ impl<P: Payload> Engine<P> {
                 why: format!("{name} cannot be reached by {interface} any more: {why}"),
             });
         }
+        self.abandon(link);
+    }
+
+    /// Reports that the messages of `link`, and the calls to its peer, were not sent.
+    fn abandon(&mut self, link: LinkId) {
         let payloads = self.links[link].abandon();
         self.complete(payloads, false);
+        for payload in self.calls.abandon(self.links[link].peer) {
+            self.events.push(Event::Completed {
+                payload,
+                sent: false,
+            });
+        }
     }
 
     /// Sends and receives once. Returns true if bytes were received. In that case, more bytes may
@@ -517,135 +580,6 @@ impl<P: Payload> Engine<P> {
         self.blocks.give(block);
     }
 
-    fn accept(&mut self) {
-        for (module, listener) in self.listeners.iter().enumerate() {
-            loop {
-                match listener.accept() {
-                    Ok(Some(stream)) => self.callers.push(Caller {
-                        stream,
-                        module,
-                        bytes: Vec::new(),
-                    }),
-                    // The connection stays in the accept queue. The caller that has been silent for
-                    // longest gives its descriptor.
-                    Err(error) if lacks_resources(&error) && !self.callers.is_empty() => {
-                        self.callers.remove(0);
-                        break;
-                    }
-                    Ok(None) | Err(_) => break,
-                }
-            }
-        }
-    }
-
-    /// Reads the hellos of accepted connections.
-    fn greet(&mut self) {
-        for mut caller in std::mem::take(&mut self.callers) {
-            match read_greeting(&caller.stream, &mut caller.bytes, HELLO) {
-                // The hello is incomplete. The caller may compute for a while before it sends its
-                // hello.
-                Ok(None) => self.callers.push(caller),
-                Ok(Some(())) => {
-                    let bytes = caller.bytes.first_chunk();
-                    let hello = bytes.and_then(|bytes| Hello::decode(bytes).ok());
-                    // Without a valid hello, the caller is a different program, version or job.
-                    // Its connection is closed, because `caller` is dropped.
-                    if let Some(hello) = hello.filter(|hello| hello.token == self.token) {
-                        self.answer(caller.stream, caller.module, hello);
-                    }
-                }
-                // The caller has closed the connection.
-                Err(_) => {}
-            }
-        }
-    }
-
-    /// Answers a hello. If both processes connect at once, they keep the connection that the
-    /// process with the lower name opened.
-    fn answer(&mut self, stream: Stream, module: usize, hello: Hello) {
-        let peer = self.peer(hello.caller);
-        let link = self.link(peer, module, usize::from(hello.interface));
-        let answer = match self.links[link].state {
-            State::Idle | State::Awaiting => Answer::Accepted,
-            State::Connecting(..) | State::Greeting(..) if hello.caller < self.name => {
-                Answer::Accepted
-            }
-            State::Connecting(..) | State::Greeting(..) | State::Ready(_) => Answer::Refused,
-            State::Failed => Answer::Broken,
-        };
-        // An error is ignored: the send buffer of a new connection has room, and the next receive
-        // reports a broken connection.
-        let _ = stream.send(&[io::IoSlice::new(&answer.encode())]);
-        if answer == Answer::Accepted {
-            self.establish(link, stream);
-        }
-    }
-
-    /// Advances the connections that this process is opening.
-    fn advance(&mut self) {
-        for link in self.opening.clone() {
-            if let Err(why) = self.step(link) {
-                self.fail(link, &why);
-            }
-        }
-    }
-
-    fn step(&mut self, id: LinkId) -> Result<(), String> {
-        let timeout = self.settings.timeout;
-        let link = &mut self.links[id];
-        let name = self.peers[link.peer].name;
-        match std::mem::replace(&mut link.state, State::Idle) {
-            State::Connecting(stream, since) => {
-                let connected = stream.is_connected().map_err(|error| error.to_string())?;
-                if !connected && since.elapsed() >= timeout {
-                    return Err(format!("no answer in {} s", timeout.as_secs_f32()));
-                }
-                if !connected {
-                    link.state = State::Connecting(stream, since);
-                    return Ok(());
-                }
-                let hello = Hello {
-                    caller: self.name,
-                    interface: u16::try_from(link.module).expect("there are few interfaces"),
-                    token: self.peers[link.peer].token,
-                };
-                let sent = stream
-                    .send(&[io::IoSlice::new(&hello.encode())])
-                    .map_err(|error| error.to_string())?;
-                if sent < HELLO {
-                    return Err("the hello does not fit".to_owned());
-                }
-                link.state = State::Greeting(stream, Vec::new());
-            }
-            // There is no time limit here: the peer answers when it next calls Open MPI. If the
-            // peer dies before that, its kernel closes the connection.
-            State::Greeting(stream, mut bytes) => {
-                match read_greeting(&stream, &mut bytes, ANSWER) {
-                    Ok(None) => link.state = State::Greeting(stream, bytes),
-                    Ok(Some(())) => match bytes.first_chunk().map(Answer::decode) {
-                        Some(Ok(Answer::Accepted)) => self.establish(id, stream),
-                        Some(Ok(Answer::Refused)) if self.name > name => {
-                            link.state = State::Awaiting;
-                        }
-                        _ => return Err("it refused the connection".to_owned()),
-                    },
-                    // The peer has closed this connection, because it is opening one itself. The
-                    // peer's connection will arrive.
-                    Err(error)
-                        if self.name > name && error.kind() == io::ErrorKind::UnexpectedEof =>
-                    {
-                        link.state = State::Awaiting;
-                    }
-                    Err(error) => return Err(error.to_string()),
-                }
-            }
-            // Descriptors or memory lacked before.
-            State::Idle => self.open(id),
-            state => link.state = state,
-        }
-        Ok(())
-    }
-
     /// Receives on one link. Returns true if bytes were received.
     fn receive(&mut self, id: LinkId) -> bool {
         let peer = self.links[id].peer;
@@ -665,24 +599,13 @@ impl<P: Payload> Engine<P> {
             return received.progress;
         }
         let mut arrivals = Vec::with_capacity(received.frames.len());
+        let mut replies = Vec::new();
+        let mut writes = received.writes.into_iter();
         let mut orderly = false;
         for (header, start) in received.frames {
             let link = &mut self.links[id];
+            let length = header.length as usize;
             match header.kind {
-                Kind::Send | Kind::Put => {
-                    let mut new = true;
-                    if header.protected {
-                        link.count_arrival();
-                        new = self.peers[peer].seen.insert(header.number);
-                    }
-                    if new && header.kind == Kind::Send {
-                        arrivals.push(Arrival {
-                            tag: header.tag,
-                            start,
-                            length: header.length as usize,
-                        });
-                    }
-                }
                 Kind::Acknowledgement => {
                     let mut done = Vec::new();
                     let result = link.acknowledged(header.number, &mut done);
@@ -692,9 +615,34 @@ impl<P: Payload> Engine<P> {
                     }
                 }
                 Kind::End => orderly = true,
+                kind => {
+                    let mut new = true;
+                    if header.protected {
+                        link.count_arrival();
+                        new = self.peers[peer].seen.insert(header.number);
+                    }
+                    // The numbers of the writes are in the order of the frames.
+                    let write = (kind == Kind::Write).then(|| writes.next()).flatten();
+                    if !new {
+                        continue;
+                    }
+                    if kind == Kind::Send {
+                        let tag = header.tag;
+                        arrivals.push(Arrival { tag, start, length });
+                        continue;
+                    }
+                    let bytes = received.block.get(start..start + length).unwrap_or(&[]);
+                    let served = match write {
+                        Some(call) => self.reply(id, call, Vec::new()),
+                        None => self.serve(id, kind, bytes, start, &mut replies),
+                    };
+                    if let Err(error) = served {
+                        self.fail(id, &error.to_string());
+                    }
+                }
             }
         }
-        if arrivals.is_empty() {
+        if arrivals.is_empty() && replies.is_empty() {
             self.blocks.give(received.block);
         } else {
             self.events.push(Event::Received {
@@ -702,6 +650,7 @@ impl<P: Payload> Engine<P> {
                 module: self.links[id].module,
                 block: received.block,
                 arrivals,
+                replies,
             });
         }
         if received.ended && !orderly {
@@ -721,8 +670,7 @@ impl<P: Payload> Engine<P> {
     /// as not sent.
     fn part(&mut self, link: LinkId) {
         self.detach(link, State::Idle);
-        let payloads = self.links[link].abandon();
-        self.complete(payloads, false);
+        self.abandon(link);
     }
 
     /// Closes all connections cleanly: sends each peer an end frame and waits for the peer's end
@@ -752,8 +700,7 @@ impl<P: Payload> Engine<P> {
         }
         for link in 0..self.links.len() {
             self.detach(link, State::Failed);
-            let payloads = self.links[link].abandon();
-            self.complete(payloads, false);
+            self.abandon(link);
         }
     }
 }

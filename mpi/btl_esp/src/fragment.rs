@@ -15,7 +15,7 @@ use crate::ffi::{
     MCA_BTL_NO_ORDER,
 };
 use crate::link::Payload;
-use crate::wire::Target;
+use crate::wire::{Target, Width};
 
 /// Maximum number of free fragments of one size that are kept for reuse.
 const KEPT: usize = 256;
@@ -31,19 +31,32 @@ struct Fragment {
     segments: [mca_btl_base_segment_t; SEGMENTS],
     module: *mut mca_btl_base_module_t,
     endpoint: *mut mca_btl_base_endpoint_t,
-    /// If the message is a put: the callback for its completion.
-    put: Option<Completion>,
+    /// If the message is a put, a read or an atomic operation: the callback for its completion.
+    completion: Option<Completion>,
     /// The memory, in units of eight bytes, so that headers are aligned.
     memory: Box<[u64]>,
 }
 
-/// The callback for the completion of a put, with its arguments.
+/// The data that a reply brings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// There is none, or Open MPI does not want it.
+    Nothing,
+    /// The bytes of the peer's memory.
+    Bytes,
+    /// The old value of a number of this width.
+    Number(Width),
+}
+
+/// The callback for the completion of a put, a read or an atomic operation, with its arguments.
 #[derive(Debug)]
 pub struct Completion {
     /// The function of Open MPI to call.
     pub callback: mca_btl_base_rdma_completion_fn_t,
-    /// The address of the data.
+    /// The address of the data, or the place for the data of the reply.
     pub address: *mut c_void,
+    /// The data of the reply that goes to `address`.
+    pub wanted: Wanted,
     /// The registration of the data.
     pub handle: *mut mca_btl_base_registration_handle_t,
     /// A pointer of Open MPI's that is passed to the function unchanged.
@@ -103,7 +116,7 @@ impl Pool {
         fragment.descriptor.order = MCA_BTL_NO_ORDER as u8;
         fragment.module = module;
         fragment.endpoint = endpoint;
-        fragment.put = None;
+        fragment.completion = None;
         message
     }
 
@@ -133,7 +146,7 @@ impl Message {
             segments,
             module: ptr::null_mut(),
             endpoint: ptr::null_mut(),
-            put: None,
+            completion: None,
             memory,
         });
         Self(NonNull::from(Box::leak(fragment)))
@@ -192,7 +205,42 @@ impl Message {
         self.memory()[..bytes.len()].copy_from_slice(&bytes);
         self.set_length(bytes.len());
         self.set_outside(completion.address, target.length as usize);
-        self.fragment_mut().put = Some(completion);
+        self.fragment_mut().completion = Some(completion);
+    }
+
+    /// Makes the message a write of `length` bytes, whose target is not a part of the message.
+    pub fn set_write(&mut self, length: usize, completion: Completion) {
+        self.set_outside(completion.address, length);
+        self.fragment_mut().completion = Some(completion);
+    }
+
+    /// Makes the message a call without data: a read or an atomic operation.
+    pub fn set_call(&mut self, completion: Completion) {
+        self.fragment_mut().completion = Some(completion);
+    }
+
+    /// Stores the data of a reply where Open MPI wants it. The reply to a read has as many bytes as
+    /// Open MPI asked for, and the reply to an atomic operation has eight.
+    pub fn store(&mut self, data: &[u8]) {
+        let Some(completion) = &self.fragment().completion else {
+            return;
+        };
+        let number = |data: &[u8]| {
+            data.first_chunk()
+                .map_or(0, |data| u64::from_le_bytes(*data))
+        };
+        let place = completion.address.cast::<u8>();
+        let put = |data: &[u8]| {
+            // SAFETY: Open MPI passed the address of as many bytes as it asked for, and uses them
+            // only after the completion callback.
+            unsafe { ptr::copy_nonoverlapping(data.as_ptr(), place, data.len()) }
+        };
+        match completion.wanted {
+            Wanted::Nothing => {}
+            Wanted::Bytes => put(data),
+            Wanted::Number(Width::Four) => put(&(number(data) as u32).to_ne_bytes()),
+            Wanted::Number(Width::Eight) => put(&number(data).to_ne_bytes()),
+        }
     }
 
     /// Passes the message to Open MPI.
@@ -241,18 +289,18 @@ impl Message {
     /// Calls the completion callback, if Open MPI wants it. Returns the message if this component
     /// may reuse it; otherwise Open MPI frees it.
     pub fn finish(mut self, status: i32) -> Option<Self> {
-        let put = self.fragment_mut().put.take();
+        let completion = self.fragment_mut().completion.take();
         let fragment = self.fragment();
         let flags = fragment.descriptor.des_flags;
         let callback = fragment.descriptor.des_cbfunc;
         let (module, endpoint) = (fragment.module, fragment.endpoint);
-        if let Some(put) = put {
-            if let Some(callback) = put.callback {
-                let (address, handle) = (put.address, put.handle);
+        if let Some(completion) = completion {
+            if let Some(callback) = completion.callback {
+                let (address, handle) = (completion.address, completion.handle);
                 // SAFETY: Open MPI passed the callback with these arguments. `module` and
-                // `endpoint` belong to the put.
+                // `endpoint` belong to the operation.
                 unsafe {
-                    let (context, data) = (put.context, put.data);
+                    let (context, data) = (completion.context, completion.data);
                     callback(module, endpoint, address, handle, context, data, status);
                 }
             }

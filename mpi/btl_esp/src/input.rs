@@ -8,7 +8,7 @@ use std::io;
 use crate::seen::Seen;
 use crate::transport::Stream;
 use crate::windows::Windows;
-use crate::wire::{Foreign, Header, Kind, Target, HEADER, TARGET};
+use crate::wire::{Foreign, Header, Kind, Target, ATOMIC, CALL, DETACH, HEADER, TARGET};
 
 /// Maximum number of free blocks that are kept for reuse.
 const KEPT: usize = 32;
@@ -78,25 +78,69 @@ pub struct Received {
     /// The memory that holds the received bytes; empty if no bytes were received.
     pub block: Vec<u8>,
     /// Headers of complete frames, each with the offset of its bytes in the block. The data of a
-    /// put is in its target already.
+    /// put or a write is in its target already.
     pub frames: Vec<(Header, usize)>,
+    /// The numbers of the calls of the complete writes, in the order of their frames.
+    pub writes: Vec<u64>,
     /// Whether bytes were received, even if they are only a part of a frame.
     pub progress: bool,
     /// Whether the peer has closed the stream.
     pub ended: bool,
 }
 
-/// A put whose data has not arrived completely.
+/// A put or a write whose data has not arrived completely.
 #[derive(Debug)]
 struct Put {
     header: Header,
+    /// The number of the call, if it is a write.
+    call: u64,
     target: Target,
     received: u64,
 }
 
 impl Put {
+    /// Decodes the bytes of a frame of the kind `header.kind`, which has the right length.
+    fn decode(header: Header, bytes: &[u8]) -> Option<Self> {
+        let (call, bytes) = match header.kind {
+            Kind::Put => (0, bytes),
+            Kind::Write => {
+                let (call, bytes) = bytes.split_first_chunk()?;
+                (u64::from_le_bytes(*call), bytes)
+            }
+            _ => return None,
+        };
+        Some(Self {
+            header,
+            call,
+            target: Target::decode(bytes.first_chunk()?),
+            received: 0,
+        })
+    }
+
     fn missing(&self) -> u64 {
         self.target.length - self.received
+    }
+
+    /// Reports a put whose data is complete.
+    fn finish(self, received: &mut Received) {
+        if self.header.kind == Kind::Write {
+            received.writes.push(self.call);
+        }
+        received.frames.push((self.header, 0));
+    }
+}
+
+/// Returns whether a frame of the kind has so many bytes.
+fn is_right_length(header: &Header) -> bool {
+    let length = header.length as usize;
+    match header.kind {
+        Kind::Send => true,
+        Kind::Acknowledgement | Kind::End => length == 0,
+        Kind::Put => length == TARGET,
+        Kind::Write | Kind::Read => length == CALL + TARGET,
+        Kind::Atomic => length == CALL + ATOMIC,
+        Kind::Reply => length >= CALL,
+        Kind::Detach => length == DETACH,
     }
 }
 
@@ -140,7 +184,7 @@ impl Input {
                 received.progress = true;
             }
         }
-        let start = self.parse(&mut received.frames, room)?;
+        let start = self.parse(&mut received, room)?;
         if start > 0 {
             let rest = start..self.length;
             received.block = std::mem::take(&mut self.block);
@@ -179,7 +223,7 @@ impl Input {
         received.progress = count > 0;
         put.received += count;
         if put.missing() == 0 {
-            received.frames.push((put.header, 0));
+            put.finish(&mut received);
         } else {
             self.put = Some(put);
         }
@@ -203,34 +247,23 @@ impl Input {
 
     /// Finds complete frames. Returns the offset at which the last of them ends. If an incomplete
     /// put follows, returns the offset at which the received part of the put ends.
-    fn parse(
-        &mut self,
-        frames: &mut Vec<(Header, usize)>,
-        room: &mut Room<'_>,
-    ) -> io::Result<usize> {
+    fn parse(&mut self, received: &mut Received, room: &mut Room<'_>) -> io::Result<usize> {
         let wrong = |error| io::Error::new(io::ErrorKind::InvalidData, error);
         let mut start = 0;
         while let Some(header) = self.block[start..self.length].first_chunk::<HEADER>() {
             let header = Header::decode(header).map_err(wrong)?;
             let bytes = start + HEADER;
             let end = bytes + header.length as usize;
-            let is_odd_put = header.kind == Kind::Put && header.length as usize != TARGET;
-            if end - start > self.block.len() || is_odd_put {
+            if end - start > self.block.len() || !is_right_length(&header) {
                 return Err(wrong(Foreign));
             }
             if end > self.length {
                 break;
             }
             start = end;
-            if header.kind != Kind::Put {
-                frames.push((header, bytes));
+            let Some(mut put) = Put::decode(header, &self.block[bytes..end]) else {
+                received.frames.push((header, bytes));
                 continue;
-            }
-            let target = self.block[bytes..end].first_chunk().map(Target::decode);
-            let mut put = Put {
-                header,
-                target: target.expect("its length was checked"),
-                received: 0,
             };
             let memory = room.of(&put)?;
             let here = put.missing().min((self.length - start) as u64) as usize;
@@ -243,7 +276,7 @@ impl Input {
                 self.put = Some(put);
                 break;
             }
-            frames.push((header, bytes));
+            put.finish(received);
         }
         Ok(start)
     }

@@ -35,24 +35,52 @@ pub enum State {
     Failed,
 }
 
+/// A message with which a link has finished.
+#[derive(Debug)]
+pub struct Done<P> {
+    /// The message.
+    pub payload: P,
+    /// The number of the call that the message belongs to.
+    pub call: Option<u64>,
+}
+
 /// A frame to be sent.
 #[derive(Debug)]
 struct Frame<P> {
     header: [u8; HEADER],
-    /// The message that the frame carries; `None` for control frames.
+    /// The bytes between the header and the message.
+    bytes: Vec<u8>,
+    /// The message that the frame carries, if any.
     payload: Option<P>,
+    /// The number of the call that the message belongs to.
+    call: Option<u64>,
     protected: bool,
     written: usize,
 }
 
+/// Number of parts of a frame.
+const PARTS: usize = 4;
+
 impl<P: Payload> Frame<P> {
-    fn parts(&self) -> [&[u8]; 3] {
+    fn parts(&self) -> [&[u8]; PARTS] {
         let [first, second] = self.payload.as_ref().map_or([&[][..]; 2], Payload::parts);
-        [&self.header, first, second]
+        [&self.header, &self.bytes, first, second]
     }
 
     fn length(&self) -> usize {
         self.parts().iter().map(|part| part.len()).sum()
+    }
+}
+
+impl<P> Frame<P> {
+    /// Returns whether the frame is about its connection alone.
+    fn is_control(&self) -> bool {
+        self.payload.is_none() && self.bytes.is_empty()
+    }
+
+    fn finish(self) -> Option<Done<P>> {
+        let call = self.call;
+        self.payload.map(|payload| Done { payload, call })
     }
 }
 
@@ -153,7 +181,35 @@ impl<P: Payload> Link<P> {
         };
         self.output.push_back(Frame {
             header: header.encode(),
+            bytes: Vec::new(),
             payload: Some(payload),
+            call: None,
+            protected: number.is_some(),
+            written: 0,
+        });
+    }
+
+    /// Queues a frame with `bytes` and, if the frame is a write, the message with the data.
+    pub fn push_bytes(
+        &mut self,
+        kind: Kind,
+        bytes: Vec<u8>,
+        data: Option<Done<P>>,
+        number: Option<u64>,
+    ) {
+        let header = Header {
+            length: u32::try_from(bytes.len()).expect("requests and replies are limited"),
+            tag: 0,
+            kind,
+            protected: number.is_some(),
+            number: number.unwrap_or(0),
+        };
+        let (payload, call) = data.map_or((None, None), |data| (Some(data.payload), data.call));
+        self.output.push_back(Frame {
+            header: header.encode(),
+            bytes,
+            payload,
+            call,
             protected: number.is_some(),
             written: 0,
         });
@@ -163,7 +219,9 @@ impl<P: Payload> Link<P> {
     pub fn push_control(&mut self, kind: Kind, number: u64) {
         self.output.push_back(Frame {
             header: Header::control(kind, number).encode(),
+            bytes: Vec::new(),
             payload: None,
+            call: None,
             protected: false,
             written: 0,
         });
@@ -184,12 +242,12 @@ impl<P: Payload> Link<P> {
     /// # Errors
     ///
     /// If the connection is broken.
-    pub fn flush(&mut self, done: &mut Vec<P>) -> io::Result<()> {
+    pub fn flush(&mut self, done: &mut Vec<Done<P>>) -> io::Result<()> {
         let State::Ready(stream) = &self.state else {
             return Ok(());
         };
         while !self.output.is_empty() {
-            let mut slices = [IoSlice::new(&[]); 3 * BATCH];
+            let mut slices = [IoSlice::new(&[]); PARTS * BATCH];
             let mut count = 0;
             let mut bytes = 0;
             for frame in self.output.iter().take(BATCH) {
@@ -216,9 +274,9 @@ impl<P: Payload> Link<P> {
                 let frame = self.output.pop_front().expect("it was there just now");
                 if frame.protected {
                     self.unacknowledged.push_back(frame);
-                } else if let Some(payload) = frame.payload {
+                } else if !frame.is_control() {
                     self.exposed = true;
-                    done.push(payload);
+                    done.extend(frame.finish());
                 }
             }
             if sent < bytes {
@@ -250,11 +308,11 @@ impl<P: Payload> Link<P> {
     /// # Errors
     ///
     /// [`Foreign`] if fewer than `count` protected frames were sent.
-    pub fn acknowledged(&mut self, count: u64, done: &mut Vec<P>) -> Result<(), Foreign> {
+    pub fn acknowledged(&mut self, count: u64, done: &mut Vec<Done<P>>) -> Result<(), Foreign> {
         while self.acknowledged < count {
             let frame = self.unacknowledged.pop_front().ok_or(Foreign)?;
             self.acknowledged += 1;
-            done.extend(frame.payload);
+            done.extend(frame.finish());
         }
         self.exposed = false;
         Ok(())
@@ -269,7 +327,7 @@ impl<P: Payload> Link<P> {
     /// only in part is still queued in this link, so it is moved too.
     pub fn hand_over(&mut self, other: &mut Self) {
         for mut frame in self.unacknowledged.drain(..).chain(self.output.drain(..)) {
-            if frame.payload.is_some() {
+            if !frame.is_control() {
                 frame.written = 0;
                 other.output.push_back(frame);
             }
@@ -277,9 +335,9 @@ impl<P: Payload> Link<P> {
     }
 
     /// Returns and removes all messages that were not sent.
-    pub fn abandon(&mut self) -> Vec<P> {
+    pub fn abandon(&mut self) -> Vec<Done<P>> {
         let frames = self.unacknowledged.drain(..).chain(self.output.drain(..));
-        frames.filter_map(|frame| frame.payload).collect()
+        frames.filter_map(Frame::finish).collect()
     }
 
     /// Receives available bytes.

@@ -7,8 +7,9 @@ use std::ptr;
 
 use crate::driver;
 use crate::ffi::*;
-use crate::fragment::{Completion, Message, Pool};
-use crate::wire::{Name, Target, TARGET};
+use crate::fragment::{Completion, Message, Pool, Wanted};
+use crate::registration::{self, Registration};
+use crate::wire::{Name, TARGET};
 
 /// Maximum size, in bytes, of a message that gets a small fragment. The size includes Open MPI's
 /// headers.
@@ -16,17 +17,6 @@ const SMALL: usize = 4 << 10;
 
 static SMALL_MESSAGES: Pool = Pool::new();
 static LARGE_MESSAGES: Pool = Pool::new();
-
-/// The handle of memory that peers may write into. Open MPI copies the handle to the peers byte by
-/// byte.
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct Registration {
-    /// The key that peers need to write into the memory; 0 if they do not write into it.
-    key: u64,
-    /// Address of the memory in the process that registered it.
-    base: u64,
-}
 
 /// Sets the module's functions.
 pub fn fill(module: &mut mca_btl_base_module_t) {
@@ -38,8 +28,8 @@ pub fn fill(module: &mut mca_btl_base_module_t) {
     module.btl_prepare_src = Some(prepare_src);
     module.btl_send = Some(send);
     module.btl_sendi = Some(sendi);
-    module.btl_register_mem = Some(register_memory);
-    module.btl_deregister_mem = Some(deregister_memory);
+    module.btl_register_mem = Some(registration::register);
+    module.btl_deregister_mem = Some(registration::deregister);
     module.btl_registration_handle_size = size_of::<Registration>();
     module.btl_put = Some(put);
     module.btl_dump = Some(mca_btl_base_dump);
@@ -56,7 +46,7 @@ pub fn recycle(message: Message) {
 }
 
 /// Returns a message with memory for `size` bytes.
-fn take(
+pub fn take(
     size: usize,
     module: *mut mca_btl_base_module_t,
     endpoint: *mut mca_btl_base_endpoint_t,
@@ -82,30 +72,61 @@ unsafe extern "C" fn add_procs(
     let Some(number) = driver::number(module) else {
         return OPAL_ERR_NOT_AVAILABLE;
     };
+    let find = |peer: Peer| match peer {
+        Peer::Own => None,
+        Peer::Other(name, fetch) => driver::reach(name, number, fetch),
+    };
+    // SAFETY: Open MPI has passed these arguments, as `add` asks.
+    unsafe { add(count, procs, endpoints, reachable, find) };
+    OPAL_SUCCESS
+}
+
+/// A process for which Open MPI wants an endpoint.
+pub enum Peer<'a> {
+    /// This process.
+    Own,
+    /// The process of this name. The function fetches its encoded cards.
+    Other(Name, &'a dyn Fn() -> Vec<u8>),
+}
+
+/// Stores the endpoints that `find` returns for processes.
+///
+/// # Safety
+///
+/// `procs` and `endpoints` must be arrays of `count` elements, the elements of `procs` processes
+/// that live during the call, and `reachable` a bitmap of `count` bits or null.
+pub unsafe fn add(
+    count: usize,
+    procs: *mut *mut opal_proc_t,
+    endpoints: *mut *mut mca_btl_base_endpoint_t,
+    reachable: *mut opal_bitmap_t,
+    find: impl Fn(Peer) -> Option<*mut mca_btl_base_endpoint_t>,
+) {
     // SAFETY: `opal_proc_local_get` takes no arguments.
     let own = unsafe { opal_proc_local_get() };
     for place in 0..count {
-        // SAFETY: Open MPI passes arrays of `count` elements.
+        // SAFETY: the caller passes arrays of `count` elements.
         let (proc, endpoint) = unsafe { (*procs.add(place), endpoints.add(place)) };
-        if proc == own {
-            continue;
-        }
-        // SAFETY: Open MPI passes processes that live during the call.
-        let peer = unsafe { (*proc).proc_name };
-        let name = Name {
-            job: peer.jobid,
-            rank: peer.vpid,
+        let found = if proc == own {
+            find(Peer::Own)
+        } else {
+            // SAFETY: the caller passes processes that live during the call.
+            let peer = unsafe { (*proc).proc_name };
+            let name = Name {
+                job: peer.jobid,
+                rank: peer.vpid,
+            };
+            find(Peer::Other(name, &|| fetch(&peer)))
         };
-        if let Some(found) = driver::reach(name, number, || fetch(&peer)) {
-            // SAFETY: `endpoint` points to an element of the array that Open MPI passes.
+        if let Some(found) = found {
+            // SAFETY: `endpoint` points to an element of the caller's array.
             unsafe { *endpoint = found };
             if !reachable.is_null() {
-                // SAFETY: Open MPI passes a bitmap of `count` bits, or null.
+                // SAFETY: the caller passes a bitmap of `count` bits, or null.
                 unsafe { opal_bitmap_set_bit(reachable, place as c_int) };
             }
         }
     }
-    OPAL_SUCCESS
 }
 
 /// Returns the peer's encoded cards; empty if the peer does not use this component.
@@ -251,7 +272,11 @@ unsafe extern "C" fn send(
     // complete.
     let mut message = unsafe { Message::from_descriptor(descriptor) };
     message.set_way(module, endpoint);
-    match driver::send(driver::link_of(endpoint), tag, message) {
+    let sent = match driver::link_of(endpoint) {
+        Some(link) => driver::send(link, tag, message),
+        None => Err(message),
+    };
+    match sent {
         Ok(left) => c_int::from(left),
         Err(message) => {
             // The message was not sent, so the descriptor stays with Open MPI.
@@ -259,40 +284,6 @@ unsafe extern "C" fn send(
             OPAL_ERR_UNREACH
         }
     }
-}
-
-/// Registers memory. If peers may write into the memory, it is opened to them. Other memory needs
-/// no preparation.
-unsafe extern "C" fn register_memory(
-    _module: *mut mca_btl_base_module_t,
-    _endpoint: *mut mca_btl_base_endpoint_t,
-    base: *mut c_void,
-    size: usize,
-    flags: u32,
-) -> *mut mca_btl_base_registration_handle_t {
-    let mut key = 0;
-    if flags & MCA_BTL_REG_FLAG_REMOTE_WRITE != 0 {
-        // SAFETY: Open MPI registers memory that the program provided for receiving, and
-        // deregisters the memory before the program gets it back.
-        match unsafe { driver::open_window(base.cast(), size) } {
-            Some(opened) => key = opened,
-            None => return ptr::null_mut(),
-        }
-    }
-    let base = base.expose_provenance() as u64;
-    Box::into_raw(Box::new(Registration { key, base })).cast()
-}
-
-unsafe extern "C" fn deregister_memory(
-    _module: *mut mca_btl_base_module_t,
-    handle: *mut mca_btl_base_registration_handle_t,
-) -> c_int {
-    if !handle.is_null() {
-        // SAFETY: `register_memory` made the handle from a box, and Open MPI returns it once.
-        let registration = unsafe { Box::from_raw(handle.cast::<Registration>()) };
-        driver::close_window(registration.key);
-    }
-    OPAL_SUCCESS
 }
 
 /// Writes into memory that a peer has registered.
@@ -310,24 +301,25 @@ unsafe extern "C" fn put(
     context: *mut c_void,
     data: *mut c_void,
 ) -> c_int {
-    // SAFETY: Open MPI passes a bytewise copy of the peer's handle, which may be unaligned.
-    let remote = unsafe { remote_handle.cast::<Registration>().read_unaligned() };
-    let target = Target {
-        key: remote.key,
-        offset: remote_address.wrapping_sub(remote.base),
-        length: size as u64,
-    };
+    // SAFETY: Open MPI passes a bytewise copy of the peer's handle.
+    let remote = unsafe { Registration::of_peer(remote_handle) };
+    let target = remote.target(remote_address, size);
     let flags = MCA_BTL_DES_FLAGS_BTL_OWNERSHIP;
     let mut message = take(TARGET, module, endpoint, flags);
     let completion = Completion {
         callback,
         address,
+        wanted: Wanted::Nothing,
         handle,
         context,
         data,
     };
     message.set_put(&target, completion);
-    match driver::put(driver::link_of(endpoint), message) {
+    let sent = match driver::link_of(endpoint) {
+        Some(link) => driver::put(link, message),
+        None => Err(message),
+    };
+    match sent {
         Ok(_) => OPAL_SUCCESS,
         Err(message) => {
             recycle(message);
@@ -376,7 +368,11 @@ unsafe extern "C" fn sendi(
         }
     }
     message.set_length(header_size + packed);
-    match driver::send_now(driver::link_of(endpoint), tag, message) {
+    let sent = match driver::link_of(endpoint) {
+        Some(link) => driver::send_now(link, tag, message),
+        None => Err(message),
+    };
+    match sent {
         Ok(_) => OPAL_SUCCESS,
         Err(message) => {
             recycle(message);

@@ -6,6 +6,8 @@ use super::*;
 use crate::transport::Interface;
 use crate::wire::Target;
 
+mod remote;
+
 impl Payload for Vec<u8> {
     fn parts(&self) -> [&[u8]; 2] {
         let (first, second) = self.split_at(self.len() / 3);
@@ -56,6 +58,7 @@ fn pair(interfaces: usize) -> (Test, Test) {
 #[derive(Default)]
 struct Told {
     messages: Vec<(u8, Vec<u8>)>,
+    replies: Vec<Vec<u8>>,
     sent: usize,
     unsent: usize,
     degraded: usize,
@@ -68,8 +71,18 @@ impl Told {
         for event in engine.take_events() {
             match event {
                 Event::Received {
-                    block, arrivals, ..
+                    block,
+                    arrivals,
+                    replies,
+                    ..
                 } => {
+                    for Reply { start, length, .. } in replies {
+                        // The reply to a write has no data.
+                        match length {
+                            0 => self.sent += 1,
+                            _ => self.replies.push(block[start..start + length].to_vec()),
+                        }
+                    }
                     for Arrival { tag, start, length } in arrivals {
                         self.messages
                             .push((tag, block[start..start + length].to_vec()));
