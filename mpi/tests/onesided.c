@@ -6,6 +6,7 @@
  *                             rank 0 prints a line for each part
  *   onesided compute SECONDS  rank 0 puts into rank 1, which computes for SECONDS seconds without
  *                             a call of MPI
+ *   onesided last SECONDS     puts to the next rank for SECONDS seconds; every byte is checked
  */
 #include <mpi.h>
 #include <stddef.h>
@@ -333,6 +334,38 @@ static void computing(double seconds)
     say("puts to a process that computes");
 }
 
+/* Each rank puts to the next one, flushes, and checks what the previous one has put. */
+static void last(double seconds)
+{
+    int next = (rank + 1) % ranks, previous = (rank + ranks - 1) % ranks, rounds, go = 1;
+    unsigned char *own = memory(LARGE), *out = memory(LARGE);
+    double end = MPI_Wtime() + seconds;
+    MPI_Win window;
+
+    MPI_Win_create(own, LARGE, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &window);
+    MPI_Win_lock_all(0, window);
+    for (rounds = 0; go; rounds++) {
+        for (size_t i = 0; i < LARGE; i++)
+            out[i] = byte_of(rank, rounds, i);
+        for (size_t at = 0; at < LARGE; at += LARGE / 16)
+            MPI_Put(out + at, LARGE / 16, MPI_BYTE, next, at, LARGE / 16, MPI_BYTE, window);
+        MPI_Win_flush(next, window);
+        MPI_Barrier(MPI_COMM_WORLD);
+        MPI_Win_sync(window);
+        for (size_t i = 0; i < LARGE; i++)
+            check(own[i] == byte_of(previous, rounds, i), "put");
+        MPI_Barrier(MPI_COMM_WORLD);
+        go = MPI_Wtime() < end;
+        MPI_Bcast(&go, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    }
+    MPI_Win_unlock_all(window);
+    MPI_Win_free(&window);
+    free(own);
+    free(out);
+    if (rank == 0)
+        printf("lasting puts: right on %d ranks, %d rounds\n", ranks, rounds);
+}
+
 int main(int argc, char **argv)
 {
     MPI_Init(&argc, &argv);
@@ -340,6 +373,8 @@ int main(int argc, char **argv)
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
     if (argc == 3 && !strcmp(argv[1], "compute")) {
         computing(atof(argv[2]));
+    } else if (argc == 3 && !strcmp(argv[1], "last")) {
+        last(atof(argv[2]));
     } else {
         created(1 << 20);
         allocated(1 << 20);

@@ -16,3 +16,6 @@ int enet_modex_receive(const mca_base_component_t *component, const opal_process
 }
 
 int enet_needs_buffers(const opal_convertor_t *convertor) { return opal_convertor_need_buffers(convertor); }
+
+/* Prints a sentence with mpirun --mca btl_base_verbose 1. */
+void enet_say(const char *sentence) { opal_output_verbose(1, opal_btl_base_framework.framework_output, "%s", sentence); }

@@ -19,3 +19,4 @@
 int enet_modex_send(const mca_base_component_t *component, const void *data, size_t length);
 int enet_modex_receive(const mca_base_component_t *component, const opal_process_name_t *peer, void **data, size_t *length);
 int enet_needs_buffers(const opal_convertor_t *convertor);
+void enet_say(const char *sentence);

@@ -14,6 +14,8 @@ pub struct Card {
     pub mac: MacAddr,
     /// The port on which the process listens.
     pub port: u16,
+    /// The port on which the process listens for channels; 0 if it does not.
+    pub channels: u16,
     /// The largest payload of the interface's frames, bytes.
     pub mtu: u32,
     /// The interface's rate in Mbit/s.
@@ -21,7 +23,7 @@ pub struct Card {
 }
 
 /// Number of bytes of an encoded card.
-const CARD: usize = 16;
+const CARD: usize = 18;
 
 /// Encodes the cards, and the token that peers need to connect, for Open MPI's modex, which carries
 /// them to the peers.
@@ -31,6 +33,7 @@ pub fn encode(token: u64, cards: &[Card]) -> Vec<u8> {
     for card in cards {
         bytes.extend(card.mac.0);
         bytes.extend(card.port.to_le_bytes());
+        bytes.extend(card.channels.to_le_bytes());
         bytes.extend(card.mtu.to_le_bytes());
         bytes.extend(card.rate.to_le_bytes());
     }
@@ -48,11 +51,13 @@ pub fn decode(bytes: &[u8]) -> Option<(u64, Vec<Card>)> {
 fn read(bytes: &[u8]) -> Option<Card> {
     let (mac, rest) = bytes.split_first_chunk::<6>()?;
     let (port, rest) = rest.split_first_chunk::<2>()?;
+    let (channels, rest) = rest.split_first_chunk::<2>()?;
     let (mtu, rest) = rest.split_first_chunk::<4>()?;
     let (rate, _) = rest.split_first_chunk::<4>()?;
     Some(Card {
         mac: MacAddr(*mac),
         port: u16::from_le_bytes(*port),
+        channels: u16::from_le_bytes(*channels),
         mtu: u32::from_le_bytes(*mtu),
         rate: u32::from_le_bytes(*rate),
     })
@@ -67,6 +72,7 @@ mod tests {
         let card = |port| Card {
             mac: MacAddr([2, 0, 0, 0, 0, 1]),
             port,
+            channels: port ^ 7,
             mtu: 9000,
             rate: 25_000,
         };

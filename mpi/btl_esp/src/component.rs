@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use sockaddr_en::FamilyMissing;
 
 use crate::card;
+use crate::channel::Domain;
 use crate::driver;
 use crate::engine::{Engine, Settings};
 use crate::ffi::*;
@@ -182,7 +183,7 @@ fn make(parameters: &Parameters) -> Result<Vec<*mut mca_btl_base_module_t>, Stri
         interfaces::find(&parameters.include, &parameters.exclude).map_err(explain)?
     };
     interfaces.truncate(INTERFACES);
-    let listeners: Vec<_> = interfaces
+    let mut listeners: Vec<_> = interfaces
         .into_iter()
         // An interface that has just disappeared is skipped.
         .filter_map(|interface| Listener::open(interface, parameters.timeout).ok())
@@ -191,6 +192,17 @@ fn make(parameters: &Parameters) -> Result<Vec<*mut mca_btl_base_module_t>, Stri
         return Err(
             "no Ethernet interface is up (btl_esp_if_include, btl_esp_if_exclude)".to_owned(),
         );
+    }
+    // An older kernel module has no channels. Then the process writes what peers put.
+    let domain = if parameters.test_links > 0 {
+        None
+    } else {
+        Domain::new().ok()
+    };
+    if let Some(domain) = &domain {
+        for listener in &mut listeners {
+            listener.listen_for_channels(domain).map_err(explain)?;
+        }
     }
     let cards: Vec<_> = listeners.iter().map(Listener::card).collect();
     let used: Vec<_> = listeners.iter().map(|l| l.interface().clone()).collect();
@@ -209,7 +221,10 @@ fn make(parameters: &Parameters) -> Result<Vec<*mut mca_btl_base_module_t>, Stri
     };
     // The keys of a new hasher are random.
     let token = RandomState::new().hash_one(own.vpid);
-    let engine = Engine::new(name, token, listeners, settings).map_err(explain)?;
+    let mut engine = Engine::new(name, token, listeners, settings).map_err(explain)?;
+    if let Some(domain) = domain {
+        engine.set_domain(domain);
+    }
     let bytes = card::encode(token, &cards);
     // SAFETY: the component is static; the call copies the bytes.
     let sent = unsafe {

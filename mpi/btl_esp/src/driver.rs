@@ -4,7 +4,7 @@
 
 use std::ffi::{c_int, CString};
 use std::ptr;
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
@@ -33,6 +33,8 @@ static ENGINE: Mutex<Option<Engine<Message>>> = Mutex::new(None);
 static REACH: Mutex<Option<Reach>> = Mutex::new(None);
 static INTERFACES: OnceLock<Vec<Interface>> = OnceLock::new();
 static MODULES: OnceLock<Vec<AtomicPtr<mca_btl_base_module_t>>> = OnceLock::new();
+/// Whether the user was told that a window could not be pinned.
+static TOLD: AtomicBool = AtomicBool::new(false);
 static ON_ERROR: Mutex<mca_btl_base_module_error_cb_fn_t> = Mutex::new(None);
 
 /// Stores the engine, its interfaces and their modules.
@@ -192,6 +194,22 @@ pub fn write(link: LinkId, target: &Target, message: Message) -> Result<bool, Me
     })
 }
 
+/// Writes like [`write`], to a region of the peer, into which the peer's kernel writes.
+///
+/// # Errors
+///
+/// Returns the message if the peer is lost.
+pub fn put_to_region(
+    link: LinkId,
+    region: u64,
+    target: &Target,
+    message: Message,
+) -> Result<bool, Message> {
+    hand_over(message, |engine, message| {
+        engine.put_to_region(link, region, target, message)
+    })
+}
+
 /// Reads a peer's memory. The completion callback reports that the data has come.
 ///
 /// # Errors
@@ -256,14 +274,46 @@ fn hand_over(
 ///
 /// The caller must meet the requirements of [`Windows::open`].
 pub unsafe fn open_window(start: *mut u8, length: usize) -> Option<u64> {
+    let mut engine = ENGINE.lock().expect("panics abort");
     // SAFETY: the caller meets the requirements of `Windows::open`.
-    with_windows(|windows| unsafe { windows.open(start, length) })
+    unsafe { engine.as_mut()?.windows().open(start, length) }
+}
+
+/// Pins the window with the key `key`, so that the kernel writes what peers put there. Returns the
+/// key of the region, or 0 if it could not be made.
+///
+/// # Safety
+///
+/// `start` and `length` must be those of the window.
+pub unsafe fn pin_window(key: u64, start: *mut u8, length: usize) -> u64 {
+    let pinned = {
+        let mut engine = ENGINE.lock().expect("panics abort");
+        let engine = engine.as_mut();
+        // SAFETY: the caller passes the window's memory.
+        engine.and_then(|engine| unsafe { engine.pin_window(key, start, length) })
+    };
+    match pinned {
+        Some(Ok(region)) => region,
+        Some(Err(error)) => {
+            if !TOLD.swap(true, Ordering::Relaxed) {
+                let sentence = format!(
+                    "btl esp: a window of {length} bytes is not pinned ({error}; see ulimit -l), so \
+                     puts to it wait until this process calls MPI"
+                );
+                let text = CString::new(sentence).unwrap_or_default();
+                // SAFETY: the text is a string that ends with a zero byte; the call copies it.
+                unsafe { enet_say(text.as_ptr()) };
+            }
+            0
+        }
+        None => 0,
+    }
 }
 
 /// Ends the peers' access to the memory with the key `key`.
 pub fn close_window(key: u64) {
     if let Some(engine) = ENGINE.lock().expect("panics abort").as_mut() {
-        engine.windows().close(key);
+        engine.close_window(key);
     }
 }
 

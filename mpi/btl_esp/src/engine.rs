@@ -14,6 +14,7 @@ use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTime
 
 use crate::calls::Calls;
 use crate::card::Card;
+use crate::channel::{Domain, Incoming};
 use crate::input::{Blocks, Room};
 use crate::link::{Done, Link, Payload, State};
 use crate::seen::Seen;
@@ -21,8 +22,11 @@ use crate::transport::{Listener, Stream};
 use crate::windows::Windows;
 use crate::wire::{Kind, Name};
 
+mod channels;
 mod greeting;
 mod remote;
+
+use channels::Outlet;
 
 /// Number of polls between two checks of the listeners while no connection is being set up.
 const LISTEN: u32 = 32;
@@ -114,7 +118,7 @@ pub enum Sent<P> {
 }
 
 #[derive(Debug)]
-struct Peer {
+struct Peer<P> {
     name: Name,
     links: Vec<LinkId>,
     /// The token that the peer expects in a hello.
@@ -126,6 +130,7 @@ struct Peer {
     next: u64,
     seen: Seen,
     lost: bool,
+    outlet: Outlet<P>,
 }
 
 /// An accepted connection. The peer's hello, the first message on it, has not arrived yet.
@@ -144,7 +149,7 @@ pub struct Engine<P> {
     token: u64,
     settings: Settings,
     listeners: Vec<Listener>,
-    peers: Vec<Peer>,
+    peers: Vec<Peer<P>>,
     names: HashMap<Name, usize>,
     links: Vec<Link<P>>,
     /// Connected links, the most recently active first.
@@ -158,6 +163,14 @@ pub struct Engine<P> {
     blocks: Blocks,
     windows: Windows,
     calls: Calls<P>,
+    /// The domain of this process; `None` without channels.
+    domain: Option<Domain>,
+    /// The kernel's keys of the windows that are pinned, by the windows' keys.
+    regions: HashMap<u64, u64>,
+    /// The channels that peers have opened.
+    incoming: Vec<Incoming>,
+    /// The peers to which puts by a channel are not complete.
+    putting: Vec<usize>,
     events: Vec<Event<P>>,
     round: u32,
     closing: bool,
@@ -192,6 +205,10 @@ impl<P: Payload> Engine<P> {
             blocks: Blocks::new(settings.block),
             windows: Windows::default(),
             calls: Calls::default(),
+            domain: None,
+            regions: HashMap::new(),
+            incoming: Vec::new(),
+            putting: Vec::new(),
             events: Vec::new(),
             round: 0,
             closing: false,
@@ -241,6 +258,7 @@ impl<P: Payload> Engine<P> {
                 next: 0,
                 seen: Seen::default(),
                 lost: false,
+                outlet: Outlet::Unused,
             });
             self.peers.len() - 1
         })
@@ -494,6 +512,7 @@ impl<P: Payload> Engine<P> {
     fn abandon(&mut self, link: LinkId) {
         let payloads = self.links[link].abandon();
         self.complete(payloads, false);
+        self.abandon_channel(self.links[link].peer);
         for payload in self.calls.abandon(self.links[link].peer) {
             self.events.push(Event::Completed {
                 payload,
@@ -513,7 +532,9 @@ impl<P: Payload> Engine<P> {
             self.accept();
             self.greet();
             self.advance();
+            self.accept_channels();
         }
+        self.advance_channels();
         let (asked, mut progress) = self.ask_blocked();
         if self.ready.len() <= self.settings.polled {
             for place in 0..self.ready.len() {
@@ -702,6 +723,7 @@ impl<P: Payload> Engine<P> {
             self.detach(link, State::Failed);
             self.abandon(link);
         }
+        self.incoming.clear();
     }
 }
 

@@ -8,12 +8,13 @@
 //! | [`remote`], [`registration`] | the module for one-sided calls, and registered memory |
 //! | [`fragment`] | messages as Open MPI's descriptors |
 //! | [`driver`] | the engine's lock, and the callbacks into Open MPI after unlock |
-//! | [`engine`], [`link`](mod@link), [`calls`] | connections to peers, in safe code that is independent of Open MPI |
+//! | [`engine`], [`link`](mod@link), [`calls`], [`channel`] | connections to peers, in safe code that is independent of Open MPI |
 //! | [`card`], [`pairs`], [`reach`], [`interfaces`] | which interfaces of two processes are connected |
 //! | [`transport`], [`wire`], [`seen`] | sockets, and the protocol on them |
 
 mod calls;
 mod card;
+mod channel;
 pub mod component;
 mod driver;
 mod engine;

@@ -21,7 +21,7 @@ use crate::ffi::{
 };
 use crate::fragment::{Completion, Message, Wanted};
 use crate::module::{self, recycle, take};
-use crate::registration::Registration;
+use crate::registration::{self, Registration};
 use crate::wire::{Atomic, Calculation, Target, Width};
 
 /// The operations of the module.
@@ -49,6 +49,7 @@ const ATOMIC_FLAGS: u32 = MCA_BTL_ATOMIC_SUPPORTS_ADD
 /// Makes `module`, a copy of an interface's module, the module for remote memory.
 pub fn fill(module: &mut mca_btl_base_module_t) {
     module.btl_add_procs = Some(add_procs);
+    module.btl_register_mem = Some(registration::register_window);
     module.btl_put = Some(put);
     module.btl_get = Some(get);
     module.btl_atomic_op = Some(operate);
@@ -162,9 +163,12 @@ unsafe extern "C" fn put(
     };
     let mut message = message(module, endpoint);
     message.set_write(size, callback.completion(address, Wanted::Nothing));
-    match driver::link_of(endpoint) {
-        Some(link) => accepted(driver::write(link, &target, message)),
-        None => {
+    match (driver::link_of(endpoint), remote.region()) {
+        (Some(link), Some(region)) => {
+            accepted(driver::put_to_region(link, region, &target, message))
+        }
+        (Some(link), None) => accepted(driver::write(link, &target, message)),
+        (None, _) => {
             let write = |windows: &mut crate::windows::Windows| {
                 // SAFETY: Open MPI passes the address of `size` bytes, as many as the target has.
                 unsafe { windows.write(&target, address.cast()) }

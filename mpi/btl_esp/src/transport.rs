@@ -13,6 +13,7 @@ use sockaddr_en::{Address, EspSocket, EspStream, MacAddr};
 use socket2::{Domain, Socket, Type};
 
 use crate::card::Card;
+use crate::channel::{ChannelListener, Domain as PutDomain, Incoming};
 
 /// Length of the accept queue, in connections. The queue holds the connections of all ranks of a
 /// large job at once.
@@ -63,6 +64,7 @@ pub struct Listener {
     socket: Socket,
     port: u16,
     timeout: Duration,
+    channels: Option<ChannelListener>,
 }
 
 impl Listener {
@@ -95,12 +97,41 @@ impl Listener {
             socket,
             port,
             timeout,
+            channels: None,
         })
     }
 
     /// Returns the interface.
     pub fn interface(&self) -> &Interface {
         &self.interface
+    }
+
+    /// Listens for the channels of `domain`, too.
+    ///
+    /// # Errors
+    ///
+    /// The errors of the socket calls.
+    pub fn listen_for_channels(&mut self, domain: &PutDomain) -> io::Result<()> {
+        if let Interface::Ethernet { index, .. } = &self.interface {
+            self.channels = Some(domain.listen(*index, BACKLOG)?);
+        }
+        Ok(())
+    }
+
+    /// Returns the next channel of the accept queue, if any.
+    pub fn accept_channel(&self) -> Option<Incoming> {
+        self.channels.as_ref()?.accept()
+    }
+
+    /// Returns the address for channels to the interface that `card` describes; `None` if it has no
+    /// channels.
+    pub fn channel_address(&self, card: &Card) -> Option<Address> {
+        match &self.interface {
+            Interface::Ethernet { index, .. } if card.channels != 0 => {
+                Some(Address::new(card.mac, *index, card.channels))
+            }
+            _ => None,
+        }
     }
 
     /// Returns the description that peers need to connect.
@@ -112,6 +143,7 @@ impl Listener {
         Card {
             mac,
             port: self.port,
+            channels: self.channels.as_ref().map_or(0, ChannelListener::port),
             mtu,
             rate: self.interface.rate(),
         }

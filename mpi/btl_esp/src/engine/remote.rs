@@ -57,7 +57,7 @@ impl<P: Payload> Engine<P> {
         self.request(link, kind, bytes, None)
     }
 
-    fn request(
+    pub(super) fn request(
         &mut self,
         link: LinkId,
         kind: Kind,
@@ -79,6 +79,10 @@ impl<P: Payload> Engine<P> {
         start: usize,
         replies: &mut Vec<Reply<P>>,
     ) -> Result<(), Foreign> {
+        if kind == Kind::Detach {
+            self.detach_channels(self.links[link].peer);
+            return Ok(());
+        }
         let is_call = matches!(kind, Kind::Read | Kind::Atomic | Kind::Reply);
         let Some((call, rest)) = bytes.split_first_chunk::<CALL>().filter(|_| is_call) else {
             return Ok(());
