@@ -12,6 +12,9 @@ use crate::channel::{Domain, Incoming, Outgoing, Put};
 use crate::link::Payload;
 use crate::wire::{Hello, Kind, Purpose, Target, DETACH};
 
+/// Maximum number of accepted channels whose hello has not arrived. The oldest are closed first.
+const SILENT: usize = 64;
+
 /// The channel to a peer.
 #[derive(Debug, Default)]
 pub(super) enum Outlet<P> {
@@ -198,6 +201,17 @@ impl<P: Payload> Engine<P> {
         }
         let token = self.token;
         self.incoming.retain_mut(|channel| channel.greet(token));
+        // Strangers that say nothing must not take all descriptors.
+        let silent = self
+            .incoming
+            .iter()
+            .filter(|channel| channel.hello.is_none());
+        let mut excess = silent.count().saturating_sub(SILENT);
+        self.incoming.retain(|channel| {
+            let goes = excess > 0 && channel.hello.is_none();
+            excess -= usize::from(goes);
+            !goes
+        });
     }
 
     /// Closes the channels that a peer has opened.
