@@ -302,7 +302,9 @@ unsafe extern "C" fn put(
     data: *mut c_void,
 ) -> c_int {
     // SAFETY: Open MPI passes a bytewise copy of the peer's handle.
-    let remote = unsafe { Registration::of_peer(remote_handle) };
+    let Some(remote) = (unsafe { Registration::of_peer(remote_handle) }) else {
+        return OPAL_ERR_NOT_AVAILABLE;
+    };
     let target = remote.target(remote_address, size);
     let flags = MCA_BTL_DES_FLAGS_BTL_OWNERSHIP;
     let mut message = take(TARGET, module, endpoint, flags);

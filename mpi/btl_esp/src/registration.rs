@@ -23,15 +23,15 @@ pub struct Registration {
 }
 
 impl Registration {
-    /// Reads a peer's handle.
+    /// Reads a peer's handle. Returns `None` for null.
     ///
     /// # Safety
     ///
-    /// `handle` must be a bytewise copy of a handle that this component has made. It may be
-    /// unaligned.
-    pub unsafe fn of_peer(handle: *const mca_btl_base_registration_handle_t) -> Self {
-        // SAFETY: the caller passes a copy of a handle.
-        unsafe { handle.cast::<Self>().read_unaligned() }
+    /// `handle` must be a bytewise copy of a handle that this component has made, or null. It may
+    /// be unaligned.
+    pub unsafe fn of_peer(handle: *const mca_btl_base_registration_handle_t) -> Option<Self> {
+        // SAFETY: the caller passes a copy of a handle, unless it is null.
+        (!handle.is_null()).then(|| unsafe { handle.cast::<Self>().read_unaligned() })
     }
 
     /// Returns the key of the memory as a region of the peer's kernel, if it is one.

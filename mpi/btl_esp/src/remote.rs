@@ -12,6 +12,7 @@ use std::ffi::{c_int, c_void};
 use std::ptr;
 
 use crate::driver;
+use crate::engine::LinkId;
 use crate::ffi::{
     mca_btl_base_atomic_op_t_MCA_BTL_ATOMIC_ADD as ADD,
     mca_btl_base_atomic_op_t_MCA_BTL_ATOMIC_AND as AND,
@@ -22,6 +23,7 @@ use crate::ffi::{
 use crate::fragment::{Completion, Message, Wanted};
 use crate::module::{self, recycle, take};
 use crate::registration::{self, Registration};
+use crate::windows::{execute_at, Windows};
 use crate::wire::{Atomic, Calculation, Target, Width};
 
 /// The operations of the module.
@@ -108,6 +110,38 @@ impl Callback {
     }
 }
 
+/// The place of the memory on which an operation works.
+enum Site {
+    /// At this address of this process. Open MPI passes no handle for memory that this process has
+    /// or shares with the target.
+    Here(*mut u8),
+    /// In a window of this process.
+    Own(Registration),
+    /// In a window of the process at the other end of the link.
+    Peer(LinkId, Registration),
+}
+
+impl Site {
+    /// Returns the place that `handle` and `address` name at the process of `endpoint`.
+    ///
+    /// # Safety
+    ///
+    /// `handle` must be a bytewise copy of a handle that this component has made, or null.
+    unsafe fn new(
+        endpoint: *mut mca_btl_base_endpoint_t,
+        handle: *mut mca_btl_base_registration_handle_t,
+        address: u64,
+    ) -> Self {
+        // SAFETY: the caller passes a copy of a handle, or null.
+        let registration = unsafe { Registration::of_peer(handle) };
+        match (registration, driver::link_of(endpoint)) {
+            (None, _) => Site::Here(ptr::with_exposed_provenance_mut(address as usize)),
+            (Some(registration), None) => Site::Own(registration),
+            (Some(registration), Some(link)) => Site::Peer(link, registration),
+        }
+    }
+}
+
 /// Returns a message without data for an operation.
 fn message(module: *mut mca_btl_base_module_t, endpoint: *mut mca_btl_base_endpoint_t) -> Message {
     take(0, module, endpoint, MCA_BTL_DES_FLAGS_BTL_OWNERSHIP)
@@ -152,9 +186,8 @@ unsafe extern "C" fn put(
     context: *mut c_void,
     data: *mut c_void,
 ) -> c_int {
-    // SAFETY: Open MPI passes a bytewise copy of the handle of a process.
-    let remote = unsafe { Registration::of_peer(remote_handle) };
-    let target = remote.target(remote_address, size);
+    // SAFETY: Open MPI passes a bytewise copy of the handle of a process, or null.
+    let site = unsafe { Site::new(endpoint, remote_handle, remote_address) };
     let callback = Callback {
         function: callback,
         handle,
@@ -163,17 +196,26 @@ unsafe extern "C" fn put(
     };
     let mut message = message(module, endpoint);
     message.set_write(size, callback.completion(address, Wanted::Nothing));
-    match (driver::link_of(endpoint), remote.region()) {
-        (Some(link), Some(region)) => {
-            accepted(driver::put_to_region(link, region, &target, message))
+    match site {
+        Site::Here(place) => {
+            // SAFETY: Open MPI passes two addresses of `size` bytes of this process.
+            unsafe { ptr::copy(address.cast(), place, size) };
+            complete(message, Some(&[]))
         }
-        (Some(link), None) => accepted(driver::write(link, &target, message)),
-        (None, _) => {
-            let write = |windows: &mut crate::windows::Windows| {
+        Site::Own(registration) => {
+            let target = registration.target(remote_address, size);
+            let write = |windows: &mut Windows| {
                 // SAFETY: Open MPI passes the address of `size` bytes, as many as the target has.
                 unsafe { windows.write(&target, address.cast()) }
             };
             complete(message, driver::with_windows(write).map(|()| &[][..]))
+        }
+        Site::Peer(link, registration) => {
+            let target = registration.target(remote_address, size);
+            accepted(match registration.region() {
+                Some(region) => driver::put_to_region(link, region, &target, message),
+                None => driver::write(link, &target, message),
+            })
         }
     }
 }
@@ -193,9 +235,8 @@ unsafe extern "C" fn get(
     context: *mut c_void,
     data: *mut c_void,
 ) -> c_int {
-    // SAFETY: Open MPI passes a bytewise copy of the handle of a process.
-    let remote = unsafe { Registration::of_peer(remote_handle) };
-    let target = remote.target(remote_address, size);
+    // SAFETY: Open MPI passes a bytewise copy of the handle of a process, or null.
+    let site = unsafe { Site::new(endpoint, remote_handle, remote_address) };
     let callback = Callback {
         function: callback,
         handle,
@@ -204,12 +245,22 @@ unsafe extern "C" fn get(
     };
     let mut message = message(module, endpoint);
     message.set_call(callback.completion(address, Wanted::Bytes));
-    match driver::link_of(endpoint) {
-        Some(link) => accepted(driver::read(link, &target, message)),
-        None => {
+    match site {
+        Site::Here(place) => {
+            // SAFETY: Open MPI passes two addresses of `size` bytes of this process.
+            unsafe { ptr::copy(place, address.cast(), size) };
+            // The bytes are in their place.
+            complete(message, Some(&[]))
+        }
+        Site::Own(registration) => {
+            let target = registration.target(remote_address, size);
             let mut bytes = Vec::new();
             let read = driver::with_windows(|windows| windows.read(&target, &mut bytes));
             complete(message, read.map(|()| &bytes[..]))
+        }
+        Site::Peer(link, registration) => {
+            let target = registration.target(remote_address, size);
+            accepted(driver::read(link, &target, message))
         }
     }
 }
@@ -237,10 +288,14 @@ struct Operands {
 }
 
 /// Executes an atomic operation, and stores the old value at `address` unless that is null.
-fn execute(
+///
+/// # Safety
+///
+/// `site` must be the place of a number, with the address `remote_address`.
+unsafe fn execute(
     (module, endpoint): (*mut mca_btl_base_module_t, *mut mca_btl_base_endpoint_t),
     address: *mut c_void,
-    (remote, remote_address): (Registration, u64),
+    (site, remote_address): (Site, u64),
     operands: &Operands,
     flags: c_int,
     callback: Callback,
@@ -250,15 +305,6 @@ fn execute(
     } else {
         Width::Eight
     };
-    let Target { key, offset, .. } = remote.target(remote_address, width as usize);
-    let atomic = Atomic {
-        calculation: operands.calculation,
-        width,
-        key,
-        offset,
-        operand: operands.operand,
-        expected: operands.expected,
-    };
     let wanted = if address.is_null() {
         Wanted::Nothing
     } else {
@@ -266,14 +312,31 @@ fn execute(
     };
     let mut message = message(module, endpoint);
     message.set_call(callback.completion(address, wanted));
-    match driver::link_of(endpoint) {
-        Some(link) => accepted(driver::execute(link, &atomic, message)),
-        None => {
-            let old = driver::with_windows(|windows| windows.execute(&atomic));
-            let old = old.map(u64::to_le_bytes);
-            complete(message, old.as_ref().map(|old| &old[..]))
+    let atomic = |key, offset| Atomic {
+        calculation: operands.calculation,
+        width,
+        key,
+        offset,
+        operand: operands.operand,
+        expected: operands.expected,
+    };
+    let in_window = |registration: Registration| {
+        let Target { key, offset, .. } = registration.target(remote_address, width as usize);
+        atomic(key, offset)
+    };
+    let old = match site {
+        // SAFETY: the caller passes the address of a number, which all processes change by atomic
+        // operations.
+        Site::Here(place) => unsafe { execute_at(place, &atomic(0, 0)) },
+        Site::Own(registration) => {
+            driver::with_windows(|windows| windows.execute(&in_window(registration)))
         }
-    }
+        Site::Peer(link, registration) => {
+            return accepted(driver::execute(link, &in_window(registration), message));
+        }
+    };
+    let old = old.map(u64::to_le_bytes);
+    complete(message, old.as_ref().map(|old| &old[..]))
 }
 
 unsafe extern "C" fn operate(
@@ -328,8 +391,8 @@ unsafe extern "C" fn fetch_and_operate(
         // This error makes Open MPI read, calculate and put.
         return OPAL_ERR_NOT_SUPPORTED;
     };
-    // SAFETY: Open MPI passes a bytewise copy of the handle of a process.
-    let remote = unsafe { Registration::of_peer(remote_handle) };
+    // SAFETY: Open MPI passes a bytewise copy of the handle of a process, or null.
+    let site = unsafe { Site::new(endpoint, remote_handle, remote_address) };
     let operands = Operands {
         calculation,
         operand,
@@ -341,15 +404,18 @@ unsafe extern "C" fn fetch_and_operate(
         context,
         data,
     };
-    let remote = (remote, remote_address);
-    execute(
-        (module, endpoint),
-        address,
-        remote,
-        &operands,
-        flags,
-        callback,
-    )
+    let remote = (site, remote_address);
+    // SAFETY: Open MPI passes the place of a number.
+    unsafe {
+        execute(
+            (module, endpoint),
+            address,
+            remote,
+            &operands,
+            flags,
+            callback,
+        )
+    }
 }
 
 unsafe extern "C" fn compare_and_swap(
@@ -367,8 +433,8 @@ unsafe extern "C" fn compare_and_swap(
     context: *mut c_void,
     data: *mut c_void,
 ) -> c_int {
-    // SAFETY: Open MPI passes a bytewise copy of the handle of a process.
-    let remote = unsafe { Registration::of_peer(remote_handle) };
+    // SAFETY: Open MPI passes a bytewise copy of the handle of a process, or null.
+    let site = unsafe { Site::new(endpoint, remote_handle, remote_address) };
     let operands = Operands {
         calculation: Calculation::CompareSwap,
         operand: value,
@@ -380,13 +446,16 @@ unsafe extern "C" fn compare_and_swap(
         context,
         data,
     };
-    let remote = (remote, remote_address);
-    execute(
-        (module, endpoint),
-        address,
-        remote,
-        &operands,
-        flags,
-        callback,
-    )
+    let remote = (site, remote_address);
+    // SAFETY: Open MPI passes the place of a number.
+    unsafe {
+        execute(
+            (module, endpoint),
+            address,
+            remote,
+            &operands,
+            flags,
+            callback,
+        )
+    }
 }
