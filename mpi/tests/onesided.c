@@ -145,7 +145,7 @@ static void dynamic(size_t part)
 /* Every rank counts in the windows of all ranks, by operations that must not disturb each other. */
 static void atomics(int single)
 {
-    enum { ROUNDS = 100, LONGS = 6, MANY = 1000 };
+    enum { ROUNDS = 20, LONGS = 6, MANY = 1000 };
     struct numbers {
         int64_t longs[LONGS];
         int32_t ints[4];

@@ -3,7 +3,7 @@
 //! Tests the access to memory of a peer's process.
 
 use super::*;
-use crate::wire::{Atomic, Calculation, Width};
+use crate::wire::{Atomic, Calculation, Width, DETACH};
 
 const ADD: Atomic = Atomic {
     calculation: Calculation::Add,
@@ -71,6 +71,29 @@ fn writes_reads_and_atomic_operations_complete_by_a_reply() {
     );
     b.windows().close(key);
     assert_eq!(memory, [6, u64::from_le_bytes([1; 8]), 1]);
+    assert_eq!((at_a.lost, at_b.lost), (0, 0));
+}
+
+#[test]
+fn without_channels_the_peers_process_writes_what_is_put_to_a_region() {
+    let (mut a, mut b) = pair(1);
+    let (mut at_a, mut at_b) = (Told::default(), Told::default());
+    let mut memory = [0; 10];
+    let key = open(&mut b, &mut memory);
+    for _ in 0..2 {
+        request(&mut a, &mut at_a, 0, |a, link| {
+            a.put_to_region(link, 5, &target(key, 2, 7), vec![1; 7])
+        });
+    }
+    // The peer's process has no channels to close.
+    a.request(0, Kind::Detach, vec![0; DETACH], None);
+    until(|| {
+        at_a.listen(&mut a);
+        at_b.listen(&mut b);
+        at_a.sent == 2
+    });
+    b.windows().close(key);
+    assert_eq!(memory, [0, 0, 1, 1, 1, 1, 1, 1, 1, 0]);
     assert_eq!((at_a.lost, at_b.lost), (0, 0));
 }
 
