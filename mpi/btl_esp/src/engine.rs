@@ -534,7 +534,9 @@ impl<P: Payload> Engine<P> {
             self.advance();
             self.accept_channels();
         }
-        self.advance_channels();
+        if !self.putting.is_empty() {
+            self.advance_channels();
+        }
         let (asked, mut progress) = self.ask_blocked();
         if self.ready.len() <= self.settings.polled {
             for place in 0..self.ready.len() {

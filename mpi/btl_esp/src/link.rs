@@ -44,16 +44,23 @@ pub struct Done<P> {
     pub call: Option<u64>,
 }
 
+/// What the frames of requests and replies have in addition to those of messages.
+#[derive(Debug)]
+struct Request {
+    /// The bytes between the header and the message.
+    bytes: Vec<u8>,
+    /// The number of the call that the message belongs to.
+    call: Option<u64>,
+}
+
 /// A frame to be sent.
 #[derive(Debug)]
 struct Frame<P> {
     header: [u8; HEADER],
-    /// The bytes between the header and the message.
-    bytes: Vec<u8>,
+    /// `None` for messages, whose frames stay small, and for control frames.
+    request: Option<Box<Request>>,
     /// The message that the frame carries, if any.
     payload: Option<P>,
-    /// The number of the call that the message belongs to.
-    call: Option<u64>,
     protected: bool,
     written: usize,
 }
@@ -64,7 +71,8 @@ const PARTS: usize = 4;
 impl<P: Payload> Frame<P> {
     fn parts(&self) -> [&[u8]; PARTS] {
         let [first, second] = self.payload.as_ref().map_or([&[][..]; 2], Payload::parts);
-        [&self.header, &self.bytes, first, second]
+        let bytes = self.request.as_ref().map_or(&[][..], |it| &it.bytes);
+        [&self.header, bytes, first, second]
     }
 
     fn length(&self) -> usize {
@@ -75,11 +83,11 @@ impl<P: Payload> Frame<P> {
 impl<P> Frame<P> {
     /// Returns whether the frame is about its connection alone.
     fn is_control(&self) -> bool {
-        self.payload.is_none() && self.bytes.is_empty()
+        self.payload.is_none() && self.request.is_none()
     }
 
     fn finish(self) -> Option<Done<P>> {
-        let call = self.call;
+        let call = self.request.and_then(|request| request.call);
         self.payload.map(|payload| Done { payload, call })
     }
 }
@@ -181,9 +189,8 @@ impl<P: Payload> Link<P> {
         };
         self.output.push_back(Frame {
             header: header.encode(),
-            bytes: Vec::new(),
+            request: None,
             payload: Some(payload),
-            call: None,
             protected: number.is_some(),
             written: 0,
         });
@@ -207,9 +214,8 @@ impl<P: Payload> Link<P> {
         let (payload, call) = data.map_or((None, None), |data| (Some(data.payload), data.call));
         self.output.push_back(Frame {
             header: header.encode(),
-            bytes,
+            request: Some(Box::new(Request { bytes, call })),
             payload,
-            call,
             protected: number.is_some(),
             written: 0,
         });
@@ -219,9 +225,8 @@ impl<P: Payload> Link<P> {
     pub fn push_control(&mut self, kind: Kind, number: u64) {
         self.output.push_back(Frame {
             header: Header::control(kind, number).encode(),
-            bytes: Vec::new(),
+            request: None,
             payload: None,
-            call: None,
             protected: false,
             written: 0,
         });
