@@ -261,10 +261,12 @@ impl Input {
                 break;
             }
             start = end;
-            let Some(mut put) = Put::decode(header, &self.block[bytes..end]) else {
+            if !matches!(header.kind, Kind::Put | Kind::Write) {
                 received.frames.push((header, bytes));
                 continue;
-            };
+            }
+            let put = Put::decode(header, &self.block[bytes..end]);
+            let mut put = put.expect("its length was checked");
             let memory = room.of(&put)?;
             let here = put.missing().min((self.length - start) as u64) as usize;
             if let Some(memory) = memory {

@@ -47,7 +47,7 @@ pub struct Done<P> {
 /// What the frames of requests and replies have in addition to those of messages.
 #[derive(Debug)]
 struct Request {
-    /// The bytes between the header and the message.
+    /// The bytes behind the header. They end with the first part of the message, if there is one.
     bytes: Vec<u8>,
     /// The number of the call that the message belongs to.
     call: Option<u64>,
@@ -66,13 +66,15 @@ struct Frame<P> {
 }
 
 /// Number of parts of a frame.
-const PARTS: usize = 4;
+const PARTS: usize = 3;
 
 impl<P: Payload> Frame<P> {
     fn parts(&self) -> [&[u8]; PARTS] {
         let [first, second] = self.payload.as_ref().map_or([&[][..]; 2], Payload::parts);
-        let bytes = self.request.as_ref().map_or(&[][..], |it| &it.bytes);
-        [&self.header, bytes, first, second]
+        match &self.request {
+            None => [&self.header, first, second],
+            Some(request) => [&self.header, &request.bytes, second],
+        }
     }
 
     fn length(&self) -> usize {
@@ -200,7 +202,7 @@ impl<P: Payload> Link<P> {
     pub fn push_bytes(
         &mut self,
         kind: Kind,
-        bytes: Vec<u8>,
+        mut bytes: Vec<u8>,
         data: Option<Done<P>>,
         number: Option<u64>,
     ) {
@@ -212,6 +214,10 @@ impl<P: Payload> Link<P> {
             number: number.unwrap_or(0),
         };
         let (payload, call) = data.map_or((None, None), |data| (Some(data.payload), data.call));
+        if let Some(payload) = &payload {
+            // Messages of Open MPI's one-sided calls have no bytes there.
+            bytes.extend(payload.parts()[0]);
+        }
         self.output.push_back(Frame {
             header: header.encode(),
             request: Some(Box::new(Request { bytes, call })),
