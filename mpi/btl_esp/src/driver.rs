@@ -9,7 +9,7 @@ use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
 use crate::card;
-use crate::engine::{Arrival, Engine, Event, LinkId, Reply, Sent};
+use crate::engine::{Arrival, Engine, Event, LinkId, Sent};
 use crate::ffi::*;
 use crate::fragment::Message;
 use crate::module;
@@ -348,24 +348,18 @@ fn tell(event: Event<Message>) {
             module,
             mut block,
             arrivals,
-            replies,
         } => {
-            for Reply {
-                mut payload,
-                start,
-                length,
-            } in replies
-            {
-                payload.store(&block[start..start + length]);
-                if let Some(message) = payload.finish(OPAL_SUCCESS) {
-                    module::recycle(message);
-                }
-            }
             for arrival in arrivals {
                 deliver(link, module, &mut block, arrival);
             }
             if let Some(engine) = ENGINE.lock().expect("panics abort").as_mut() {
                 engine.give(block);
+            }
+        }
+        Event::Answered { mut payload, data } => {
+            payload.store(&data);
+            if let Some(message) = payload.finish(OPAL_SUCCESS) {
+                module::recycle(message);
             }
         }
         Event::Completed { payload, sent } => {
@@ -446,7 +440,7 @@ pub fn close() {
     engine.close(FAREWELL);
     for event in engine.take_events() {
         // Open MPI has closed what its callbacks use before it closes this component.
-        if let Event::Completed { payload, .. } = event {
+        if let Event::Completed { payload, .. } | Event::Answered { payload, .. } = event {
             module::recycle(payload);
         }
     }

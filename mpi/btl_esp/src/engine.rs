@@ -59,17 +59,6 @@ pub struct Arrival {
     pub length: usize,
 }
 
-/// A reply that was received. It completes its call.
-#[derive(Debug)]
-pub struct Reply<P> {
-    /// The message that made the call.
-    pub payload: P,
-    /// Offset of the reply's data in the block.
-    pub start: usize,
-    /// Number of bytes of the data.
-    pub length: usize,
-}
-
 /// An event to report to Open MPI.
 #[derive(Debug)]
 pub enum Event<P> {
@@ -83,8 +72,13 @@ pub enum Event<P> {
         block: Vec<u8>,
         /// The messages.
         arrivals: Vec<Arrival>,
-        /// The replies to calls of this process.
-        replies: Vec<Reply<P>>,
+    },
+    /// A reply arrived. It completes a call of this process.
+    Answered {
+        /// The message that made the call.
+        payload: P,
+        /// The data of the reply.
+        data: Vec<u8>,
     },
     /// A message was sent, or will never be sent.
     Completed {
@@ -622,7 +616,6 @@ impl<P: Payload> Engine<P> {
             return received.progress;
         }
         let mut arrivals = Vec::with_capacity(received.frames.len());
-        let mut replies = Vec::new();
         let mut writes = received.writes.into_iter();
         let mut orderly = false;
         for (header, start) in received.frames {
@@ -657,7 +650,7 @@ impl<P: Payload> Engine<P> {
                     let bytes = received.block.get(start..start + length).unwrap_or(&[]);
                     let served = match write {
                         Some(call) => self.reply(id, call, Vec::new()),
-                        None => self.serve(id, kind, bytes, start, &mut replies),
+                        None => self.serve(id, kind, bytes),
                     };
                     if let Err(error) = served {
                         self.fail(id, &error.to_string());
@@ -665,7 +658,7 @@ impl<P: Payload> Engine<P> {
                 }
             }
         }
-        if arrivals.is_empty() && replies.is_empty() {
+        if arrivals.is_empty() {
             self.blocks.give(received.block);
         } else {
             self.events.push(Event::Received {
@@ -673,7 +666,6 @@ impl<P: Payload> Engine<P> {
                 module: self.links[id].module,
                 block: received.block,
                 arrivals,
-                replies,
             });
         }
         if received.ended && !orderly {

@@ -3,7 +3,7 @@
 //! Access to memory of a peer's process: writes, reads and atomic operations. They are calls. The
 //! peer's process replies when it makes progress.
 
-use super::{Engine, LinkId, Reply, Sent, State};
+use super::{Engine, Event, LinkId, Sent, State};
 use crate::calls::Answered;
 use crate::link::{Done, Payload};
 use crate::wire::{Atomic, Foreign, Kind, Target, CALL, HEADER};
@@ -27,14 +27,14 @@ impl<P: Payload> Engine<P> {
         self.request(link, Kind::Write, bytes, Some(data))
     }
 
-    /// Reads memory of the peer. The message completes by a [`Reply`] with the bytes.
+    /// Reads memory of the peer. The message completes by an [`Event::Answered`] with the bytes.
     pub fn read(&mut self, link: LinkId, target: &Target, payload: P) -> Sent<P> {
         let length = target.length as usize;
         self.call(link, Kind::Read, &target.encode(), length, payload)
     }
 
-    /// Executes an atomic operation on memory of the peer. The message completes by a [`Reply`]
-    /// with the old value.
+    /// Executes an atomic operation on memory of the peer. The message completes by an
+    /// [`Event::Answered`] with the old value.
     pub fn execute(&mut self, link: LinkId, atomic: &Atomic, payload: P) -> Sent<P> {
         self.call(link, Kind::Atomic, &atomic.encode(), OLD_VALUE, payload)
     }
@@ -70,15 +70,8 @@ impl<P: Payload> Engine<P> {
         self.start(link, first)
     }
 
-    /// Handles a request or a reply, whose bytes begin at `start` of their block.
-    pub(super) fn serve(
-        &mut self,
-        link: LinkId,
-        kind: Kind,
-        bytes: &[u8],
-        start: usize,
-        replies: &mut Vec<Reply<P>>,
-    ) -> Result<(), Foreign> {
+    /// Handles a request or a reply.
+    pub(super) fn serve(&mut self, link: LinkId, kind: Kind, bytes: &[u8]) -> Result<(), Foreign> {
         if kind == Kind::Detach {
             self.detach_channels(self.links[link].peer);
             return Ok(());
@@ -107,10 +100,9 @@ impl<P: Payload> Engine<P> {
             Kind::Reply => {
                 let peer = self.links[link].peer;
                 match self.calls.answered(peer, call, rest.len()) {
-                    Answered::Complete(payload) => replies.push(Reply {
+                    Answered::Complete(payload) => self.events.push(Event::Answered {
                         payload,
-                        start: start + CALL,
-                        length: rest.len(),
+                        data: rest.to_vec(),
                     }),
                     Answered::Later => {}
                     Answered::Unexpected => return Err(Foreign),

@@ -71,24 +71,17 @@ impl Told {
         for event in engine.take_events() {
             match event {
                 Event::Received {
-                    block,
-                    arrivals,
-                    replies,
-                    ..
+                    block, arrivals, ..
                 } => {
-                    for Reply { start, length, .. } in replies {
-                        // The reply to a write has no data.
-                        match length {
-                            0 => self.sent += 1,
-                            _ => self.replies.push(block[start..start + length].to_vec()),
-                        }
-                    }
                     for Arrival { tag, start, length } in arrivals {
                         self.messages
                             .push((tag, block[start..start + length].to_vec()));
                     }
                     engine.give(block);
                 }
+                // The reply to a write has no data.
+                Event::Answered { data, .. } if data.is_empty() => self.sent += 1,
+                Event::Answered { data, .. } => self.replies.push(data),
                 Event::Completed { sent: true, .. } => self.sent += 1,
                 Event::Completed { sent: false, .. } => self.unsent += 1,
                 Event::Degraded(_) => self.degraded += 1,
