@@ -136,7 +136,8 @@ unsafe extern "C" fn register() -> c_int {
     }
 }
 
-/// Creates a module for each interface and one for remote memory, and publishes the interfaces' cards to the peers.
+/// Creates a module for each interface and one for remote memory, and publishes the interfaces'
+/// cards to the peers.
 unsafe extern "C" fn init(
     count: *mut c_int,
     _progress_threads: bool,

@@ -233,8 +233,8 @@ pub fn execute(link: LinkId, atomic: &Atomic, message: Message) -> Result<bool, 
     })
 }
 
-/// Calls `act` with the memory that is open to peers. Returns `None` if there is no engine, or `act`
-/// returns `None`.
+/// Calls `act` with the memory that is open to peers. Returns `None` if there is no engine, or
+/// `act` returns `None`.
 pub fn with_windows<R>(act: impl FnOnce(&mut Windows) -> Option<R>) -> Option<R> {
     let mut engine = ENGINE.lock().expect("panics abort");
     act(engine.as_mut()?.windows())
