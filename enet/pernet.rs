@@ -14,7 +14,7 @@ use crate::{
     },
     ports::Ports,
     statistics::Statistics,
-    stream::{ack_queue::AckQueues, cookies::Marks, sock::Esp},
+    stream::{ack_queue::AckQueues, marks::Marks, sock::Esp},
     sysctl::Settings,
 };
 use core::sync::atomic::AtomicU32;
@@ -37,7 +37,7 @@ pub(crate) struct NetState {
     pub(crate) port_secret: Secret,
     /// Key of the SYN cookies.
     pub(crate) cookie_secret: Secret,
-    /// Short marks of the SYN cookies that have created a connection, so that no cookie creates a
+    /// Short marks of the SYN cookies whose connections have opened, so that no cookie creates a
     /// second one.
     pub(crate) cookie_marks: Marks,
     /// ESP sockets with a peer.
