@@ -113,7 +113,7 @@ fn forged_syn(lab: &Lab) -> Outcome {
     let wire = lab.b.packets(ETH_P_ESP)?;
     let ends = pair(lab, 892, [None, None])?;
     let syn = wire.wait_for_esp(|header| header.flags == flag::SYN)?;
-    transfer_both_ways(&ends[0], &ends[1], LOAD)?;
+    exchange(&ends[0], &ends[1])?;
     let forged = EspHeader { length: 0, ..syn };
     let frame = ethernet(lab.b.mac, lab.a.mac, ETH_P_ESP, &forged.summed_packet(&[]));
     lab.a.packets(ETH_P_ESP)?.send(&frame)?;
