@@ -4,135 +4,66 @@
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
-use sockaddr_en::constants::{EPPROTO_ESP, EP_IOC_END_REGION, EP_IOC_REGION, EP_SO_DOMAIN, SOL_EP};
-use sockaddr_en::{Address, Channel, EspStream, MacAddr, Message, Place};
-use socket2::{Socket, Type};
+use sockaddr_en::{Address, Channel, Domain, EspStream, MacAddr, Message, Place};
+use socket2::Socket;
 
 use crate::link::Payload;
 use crate::wire::{Hello, Purpose, Target, HELLO};
 
-/// Number of bytes of a message's header.
-const HEADER: usize = 24;
-
-/// Maximum number of bytes of a message that every host accepts, without the header.
-const LONGEST: usize = 65_536 - HEADER;
-
 /// Number of rounds without a completed put after which a channel is checked for its end.
 const CHECKED: u32 = 64;
 
-/// The memory into which the kernel writes what comes over this process's channels.
-#[derive(Debug)]
-pub struct Domain(sockaddr_en::Domain);
+/// Listens for channels of `domain` on an interface, on a port that the kernel chooses.
+///
+/// # Errors
+///
+/// The errors of the socket calls.
+pub fn listen(domain: &Domain, interface: u32, backlog: u16) -> io::Result<ChannelListener> {
+    let socket = socket(domain)?;
+    socket.bind(&Address::new(MacAddr::UNSPECIFIED, interface, 0).into())?;
+    socket.listen(backlog.into())?;
+    let port = Address::try_from(&socket.local_addr()?)?.port;
+    Ok(ChannelListener { socket, port })
+}
 
-impl Domain {
-    /// Makes a domain without memory.
-    ///
-    /// # Errors
-    ///
-    /// The errors of `socket(2)`; `ENOPROTOOPT` if the module has no channels.
-    pub fn new() -> io::Result<Self> {
-        sockaddr_en::Domain::new().map(Self)
+/// Starts to connect a channel of `domain`. It breaks if the peer does not answer for `timeout`.
+///
+/// # Errors
+///
+/// The immediate errors of `connect(2)`.
+pub fn connect<P>(
+    domain: &Domain,
+    address: Address,
+    hello: &Hello,
+    timeout: Duration,
+) -> io::Result<Outgoing<P>> {
+    let socket = socket(domain)?;
+    match socket.connect(&address.into()) {
+        Err(error) if error.raw_os_error() != Some(libc::EINPROGRESS) => return Err(error),
+        _ => {}
     }
+    // The option is the same for streams and for channels.
+    let stream = EspStream::from(OwnedFd::from(socket));
+    stream.set_user_timeout(Some(timeout))?;
+    Ok(Outgoing {
+        channel: Channel::from(OwnedFd::from(stream)),
+        hello: Some((*hello, Instant::now() + timeout)),
+        waiting: VecDeque::new(),
+        sent: VecDeque::new(),
+        bytes: 0,
+        idle: 0,
+    })
+}
 
-    /// Pins `length` bytes from `start` on as a region, into which peers write by the key that is
-    /// returned.
-    ///
-    /// # Safety
-    ///
-    /// Until [`Domain::end`] is called with the key, the memory must stay allocated, and no
-    /// reference to it may be used.
-    ///
-    /// # Errors
-    ///
-    /// `ENOBUFS` if the memory exceeds the limit of locked memory, and the other errors of
-    /// `EP_IOC_REGION`.
-    pub unsafe fn pin(&self, start: *mut u8, length: usize) -> io::Result<u64> {
-        let mut request = [start.expose_provenance() as u64, length as u64, 0];
-        // SAFETY: the request reads and writes three numbers, which live across the call. The
-        // caller leaves the memory to the peers until the region has ended.
-        let made = unsafe { libc::ioctl(self.0.as_fd().as_raw_fd(), EP_IOC_REGION, &mut request) };
-        if made < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        let [_, _, key] = request;
-        Ok(key)
-    }
-
-    /// Ends a region. Nothing is written to its memory after this.
-    pub fn end(&self, key: u64) {
-        let request = [0, 0, key];
-        // SAFETY: the request reads three numbers, which live across the call. An error is ignored:
-        // it means that there is no such region.
-        unsafe { libc::ioctl(self.0.as_fd().as_raw_fd(), EP_IOC_END_REGION, &request) };
-    }
-
-    /// Opens a socket of the domain.
-    fn socket(&self) -> io::Result<Socket> {
-        let family = socket2::Domain::from(i32::from(sockaddr_en::family()));
-        let socket = Socket::new(family, Type::SEQPACKET, Some(EPPROTO_ESP.into()))?;
-        let domain = self.0.as_fd().as_raw_fd();
-        // SAFETY: the descriptor is open, and the kernel reads four bytes, the size of `domain`.
-        let joined = unsafe {
-            libc::setsockopt(
-                socket.as_raw_fd(),
-                SOL_EP,
-                EP_SO_DOMAIN,
-                std::ptr::from_ref(&domain).cast(),
-                size_of_val(&domain) as libc::socklen_t,
-            )
-        };
-        if joined < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        socket.set_nonblocking(true)?;
-        Ok(socket)
-    }
-
-    /// Listens for channels on an interface, on a port that the kernel chooses.
-    ///
-    /// # Errors
-    ///
-    /// The errors of the socket calls.
-    pub fn listen(&self, interface: u32, backlog: u16) -> io::Result<ChannelListener> {
-        let socket = self.socket()?;
-        socket.bind(&Address::new(MacAddr::UNSPECIFIED, interface, 0).into())?;
-        socket.listen(backlog.into())?;
-        let port = Address::try_from(&socket.local_addr()?)?.port;
-        Ok(ChannelListener { socket, port })
-    }
-
-    /// Starts to connect a channel. It breaks if the peer does not answer for `timeout`.
-    ///
-    /// # Errors
-    ///
-    /// The immediate errors of `connect(2)`.
-    pub fn connect<P>(
-        &self,
-        address: Address,
-        hello: &Hello,
-        timeout: Duration,
-    ) -> io::Result<Outgoing<P>> {
-        let socket = self.socket()?;
-        match socket.connect(&address.into()) {
-            Err(error) if error.raw_os_error() != Some(libc::EINPROGRESS) => return Err(error),
-            _ => {}
-        }
-        // The option is the same for streams and for channels.
-        let stream = EspStream::from(OwnedFd::from(socket));
-        stream.set_user_timeout(Some(timeout))?;
-        Ok(Outgoing {
-            channel: Channel::from(OwnedFd::from(stream)),
-            hello: Some((*hello, Instant::now() + timeout)),
-            waiting: VecDeque::new(),
-            sent: VecDeque::new(),
-            bytes: 0,
-            idle: 0,
-        })
-    }
+/// Opens a socket of `domain` that never blocks.
+fn socket(domain: &Domain) -> io::Result<Socket> {
+    let socket = Socket::from(domain.open()?);
+    socket.set_nonblocking(true)?;
+    Ok(socket)
 }
 
 /// A socket that accepts channels.
@@ -217,13 +148,13 @@ impl<P: Payload> Put<P> {
         }
     }
 
-    /// Returns the next bytes to send, at most [`LONGEST`]; `None` after the last.
+    /// Returns the next bytes to send, at most [`Channel::MOST`]; `None` after the last.
     fn next(&self) -> Option<&[u8]> {
         let mut skip = self.written;
         for part in self.payload.parts() {
             if skip < part.len() {
                 let rest = &part[skip..];
-                return Some(&rest[..rest.len().min(LONGEST)]);
+                return Some(&rest[..rest.len().min(Channel::MOST)]);
             }
             skip -= part.len();
         }
@@ -286,7 +217,7 @@ impl<P: Payload> Outgoing<P> {
             match self.channel.put(place, bytes) {
                 Ok(()) => {
                     put.written += count;
-                    self.bytes += (HEADER + count) as u64;
+                    self.bytes += (Channel::HEADER + count) as u64;
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -301,7 +232,9 @@ impl<P: Payload> Outgoing<P> {
         if self.sent.is_empty() {
             return Ok(());
         }
-        let acknowledged = self.bytes.saturating_sub(self.unacknowledged()?);
+        let acknowledged = self
+            .bytes
+            .saturating_sub(self.channel.unacknowledged()? as u64);
         let before = done.len();
         let complete = |put: &&Put<P>| put.end <= acknowledged;
         let count = self.sent.iter().take_while(complete).count();
@@ -316,17 +249,6 @@ impl<P: Payload> Outgoing<P> {
         Ok(())
     }
 
-    /// Returns the number of bytes that the peer's kernel has not acknowledged.
-    fn unacknowledged(&self) -> io::Result<u64> {
-        let mut count: libc::c_int = 0;
-        let channel = self.channel.as_fd().as_raw_fd();
-        // SAFETY: the request writes an integer, which lives across the call.
-        if unsafe { libc::ioctl(channel, libc::TIOCOUTQ, &mut count) } < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        Ok(u64::try_from(count).unwrap_or(0))
-    }
-
     /// Finishes the connection. Returns whether it is established.
     fn connect(&mut self) -> io::Result<bool> {
         let Some((hello, end)) = self.hello else {
@@ -339,7 +261,7 @@ impl<P: Payload> Outgoing<P> {
             };
         }
         self.channel.send(0, Place::default(), &hello.encode())?;
-        self.bytes += (HEADER + HELLO) as u64;
+        self.bytes += (Channel::HEADER + HELLO) as u64;
         self.hello = None;
         Ok(true)
     }

@@ -12,7 +12,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use sockaddr_en::FamilyMissing;
 
 use crate::card;
-use crate::channel::Domain;
 use crate::driver;
 use crate::engine::{Engine, Settings};
 use crate::ffi::*;
@@ -198,7 +197,7 @@ fn make(parameters: &Parameters) -> Result<Vec<*mut mca_btl_base_module_t>, Stri
     let domain = if parameters.test_links > 0 {
         None
     } else {
-        Domain::new().ok()
+        sockaddr_en::Domain::new().ok()
     };
     if let Some(domain) = &domain {
         for listener in &mut listeners {

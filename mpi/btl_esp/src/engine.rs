@@ -11,10 +11,11 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
+use sockaddr_en::Domain;
 
 use crate::calls::Calls;
 use crate::card::Card;
-use crate::channel::{Domain, Incoming};
+use crate::channel::Incoming;
 use crate::input::{Blocks, Room};
 use crate::link::{Done, Link, Payload, State};
 use crate::seen::Seen;
@@ -413,9 +414,15 @@ impl<P: Payload> Engine<P> {
                 }
                 None => Some(payload),
             };
-            self.events
-                .extend(payload.map(|payload| Event::Completed { payload, sent }));
+            self.report(payload, sent);
         }
+    }
+
+    /// Reports messages that are complete.
+    fn report(&mut self, payloads: impl IntoIterator<Item = P>, sent: bool) {
+        let payloads = payloads.into_iter();
+        self.events
+            .extend(payloads.map(|payload| Event::Completed { payload, sent }));
     }
 
     /// Starts to connect a link, if the link is idle.
@@ -507,12 +514,8 @@ impl<P: Payload> Engine<P> {
         let payloads = self.links[link].abandon();
         self.complete(payloads, false);
         self.abandon_channel(self.links[link].peer);
-        for payload in self.calls.abandon(self.links[link].peer) {
-            self.events.push(Event::Completed {
-                payload,
-                sent: false,
-            });
-        }
+        let calls = self.calls.abandon(self.links[link].peer);
+        self.report(calls, false);
     }
 
     /// Sends and receives once. Returns true if bytes were received. In that case, more bytes may

@@ -211,7 +211,7 @@ impl Message {
     /// Makes the message a write of `length` bytes, whose target is not a part of the message.
     pub fn set_write(&mut self, length: usize, completion: Completion) {
         self.set_outside(completion.address, length);
-        self.fragment_mut().completion = Some(completion);
+        self.set_call(completion);
     }
 
     /// Makes the message a call without data: a read or an atomic operation.

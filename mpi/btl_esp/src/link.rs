@@ -44,7 +44,7 @@ pub struct Done<P> {
     pub call: Option<u64>,
 }
 
-/// What the frames of requests and replies have in addition to those of messages.
+/// The part of a frame that only requests and replies have.
 #[derive(Debug)]
 struct Request {
     /// The bytes behind the header. They end with the first part of the message, if there is one.

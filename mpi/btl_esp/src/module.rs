@@ -6,6 +6,7 @@ use std::ffi::{c_int, c_void};
 use std::ptr;
 
 use crate::driver;
+use crate::engine::LinkId;
 use crate::ffi::*;
 use crate::fragment::{Completion, Message, Pool, Wanted};
 use crate::registration::{self, Registration};
@@ -42,6 +43,29 @@ pub fn recycle(message: Message) {
         SMALL_MESSAGES.give(message);
     } else {
         LARGE_MESSAGES.give(message);
+    }
+}
+
+/// Gives a message to `act` with the link of its endpoint. Returns the message if there is no link.
+fn by_link(
+    endpoint: *mut mca_btl_base_endpoint_t,
+    message: Message,
+    act: impl FnOnce(LinkId, Message) -> Result<bool, Message>,
+) -> Result<bool, Message> {
+    match driver::link_of(endpoint) {
+        Some(link) => act(link, message),
+        None => Err(message),
+    }
+}
+
+/// Returns the result of an operation that was passed to the engine.
+pub fn accepted(result: Result<bool, Message>) -> c_int {
+    match result {
+        Ok(_) => OPAL_SUCCESS,
+        Err(message) => {
+            recycle(message);
+            OPAL_ERR_UNREACH
+        }
     }
 }
 
@@ -272,11 +296,9 @@ unsafe extern "C" fn send(
     // complete.
     let mut message = unsafe { Message::from_descriptor(descriptor) };
     message.set_way(module, endpoint);
-    let sent = match driver::link_of(endpoint) {
-        Some(link) => driver::send(link, tag, message),
-        None => Err(message),
-    };
-    match sent {
+    match by_link(endpoint, message, |link, message| {
+        driver::send(link, tag, message)
+    }) {
         Ok(left) => c_int::from(left),
         Err(message) => {
             // The message was not sent, so the descriptor stays with Open MPI.
@@ -317,17 +339,7 @@ unsafe extern "C" fn put(
         data,
     };
     message.set_put(&target, completion);
-    let sent = match driver::link_of(endpoint) {
-        Some(link) => driver::put(link, message),
-        None => Err(message),
-    };
-    match sent {
-        Ok(_) => OPAL_SUCCESS,
-        Err(message) => {
-            recycle(message);
-            OPAL_ERR_UNREACH
-        }
-    }
+    accepted(by_link(endpoint, message, driver::put))
 }
 
 /// Sends copies of a header and of data, so that the caller may change the originals as soon as the
@@ -370,11 +382,9 @@ unsafe extern "C" fn sendi(
         }
     }
     message.set_length(header_size + packed);
-    let sent = match driver::link_of(endpoint) {
-        Some(link) => driver::send_now(link, tag, message),
-        None => Err(message),
-    };
-    match sent {
+    match by_link(endpoint, message, |link, message| {
+        driver::send_now(link, tag, message)
+    }) {
         Ok(_) => OPAL_SUCCESS,
         Err(message) => {
             recycle(message);

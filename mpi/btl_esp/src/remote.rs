@@ -21,7 +21,7 @@ use crate::ffi::{
     mca_btl_base_atomic_op_t_MCA_BTL_ATOMIC_XOR as XOR, *,
 };
 use crate::fragment::{Completion, Message, Wanted};
-use crate::module::{self, recycle, take};
+use crate::module::{self, accepted, recycle, take};
 use crate::registration::{self, Registration};
 use crate::windows::{execute_at, Windows};
 use crate::wire::{Atomic, Calculation, Target, Width};
@@ -89,27 +89,6 @@ unsafe extern "C" fn add_procs(
     OPAL_SUCCESS
 }
 
-/// The callback of an operation, with its arguments.
-struct Callback {
-    function: mca_btl_base_rdma_completion_fn_t,
-    handle: *mut mca_btl_base_registration_handle_t,
-    context: *mut c_void,
-    data: *mut c_void,
-}
-
-impl Callback {
-    fn completion(self, address: *mut c_void, wanted: Wanted) -> Completion {
-        Completion {
-            callback: self.function,
-            address,
-            wanted,
-            handle: self.handle,
-            context: self.context,
-            data: self.data,
-        }
-    }
-}
-
 /// The place of the memory on which an operation works.
 enum Site {
     /// At this address of this process. Open MPI passes no handle for memory that this process has
@@ -147,17 +126,6 @@ fn message(module: *mut mca_btl_base_module_t, endpoint: *mut mca_btl_base_endpo
     take(0, module, endpoint, MCA_BTL_DES_FLAGS_BTL_OWNERSHIP)
 }
 
-/// Returns the result of an operation that was passed to the engine.
-fn accepted(result: Result<bool, Message>) -> c_int {
-    match result {
-        Ok(_) => OPAL_SUCCESS,
-        Err(message) => {
-            recycle(message);
-            OPAL_ERR_UNREACH
-        }
-    }
-}
-
 /// Completes an operation on memory of this process; `data` is what the operation has read.
 fn complete(mut message: Message, data: Option<&[u8]>) -> c_int {
     let Some(data) = data else {
@@ -188,14 +156,16 @@ unsafe extern "C" fn put(
 ) -> c_int {
     // SAFETY: Open MPI passes a bytewise copy of the handle of a process, or null.
     let site = unsafe { Site::new(endpoint, remote_handle, remote_address) };
-    let callback = Callback {
-        function: callback,
+    let completion = Completion {
+        callback,
+        address,
+        wanted: Wanted::Nothing,
         handle,
         context,
         data,
     };
     let mut message = message(module, endpoint);
-    message.set_write(size, callback.completion(address, Wanted::Nothing));
+    message.set_write(size, completion);
     match site {
         Site::Here(place) => {
             // SAFETY: Open MPI passes two addresses of `size` bytes of this process.
@@ -237,14 +207,16 @@ unsafe extern "C" fn get(
 ) -> c_int {
     // SAFETY: Open MPI passes a bytewise copy of the handle of a process, or null.
     let site = unsafe { Site::new(endpoint, remote_handle, remote_address) };
-    let callback = Callback {
-        function: callback,
+    let completion = Completion {
+        callback,
+        address,
+        wanted: Wanted::Bytes,
         handle,
         context,
         data,
     };
     let mut message = message(module, endpoint);
-    message.set_call(callback.completion(address, Wanted::Bytes));
+    message.set_call(completion);
     match site {
         Site::Here(place) => {
             // SAFETY: Open MPI passes two addresses of `size` bytes of this process.
@@ -287,31 +259,29 @@ struct Operands {
     expected: u64,
 }
 
-/// Executes an atomic operation, and stores the old value at `address` unless that is null.
+/// Executes an atomic operation, and stores the old value at the address of `completion` unless
+/// that is null.
 ///
 /// # Safety
 ///
 /// `site` must be the place of a number, with the address `remote_address`.
 unsafe fn execute(
     (module, endpoint): (*mut mca_btl_base_module_t, *mut mca_btl_base_endpoint_t),
-    address: *mut c_void,
     (site, remote_address): (Site, u64),
     operands: &Operands,
     flags: c_int,
-    callback: Callback,
+    mut completion: Completion,
 ) -> c_int {
     let width = if flags as u32 & MCA_BTL_ATOMIC_FLAG_32BIT != 0 {
         Width::Four
     } else {
         Width::Eight
     };
-    let wanted = if address.is_null() {
-        Wanted::Nothing
-    } else {
-        Wanted::Number(width)
-    };
+    if !completion.address.is_null() {
+        completion.wanted = Wanted::Number(width);
+    }
     let mut message = message(module, endpoint);
-    message.set_call(callback.completion(address, wanted));
+    message.set_call(completion);
     let atomic = |key, offset| Atomic {
         calculation: operands.calculation,
         width,
@@ -398,24 +368,17 @@ unsafe extern "C" fn fetch_and_operate(
         operand,
         expected: 0,
     };
-    let callback = Callback {
-        function: callback,
+    let completion = Completion {
+        callback,
+        address,
+        wanted: Wanted::Nothing,
         handle,
         context,
         data,
     };
     let remote = (site, remote_address);
     // SAFETY: Open MPI passes the place of a number.
-    unsafe {
-        execute(
-            (module, endpoint),
-            address,
-            remote,
-            &operands,
-            flags,
-            callback,
-        )
-    }
+    unsafe { execute((module, endpoint), remote, &operands, flags, completion) }
 }
 
 unsafe extern "C" fn compare_and_swap(
@@ -440,22 +403,15 @@ unsafe extern "C" fn compare_and_swap(
         operand: value,
         expected: compare,
     };
-    let callback = Callback {
-        function: callback,
+    let completion = Completion {
+        callback,
+        address,
+        wanted: Wanted::Nothing,
         handle,
         context,
         data,
     };
     let remote = (site, remote_address);
     // SAFETY: Open MPI passes the place of a number.
-    unsafe {
-        execute(
-            (module, endpoint),
-            address,
-            remote,
-            &operands,
-            flags,
-            callback,
-        )
-    }
+    unsafe { execute((module, endpoint), remote, &operands, flags, completion) }
 }

@@ -13,7 +13,7 @@ use sockaddr_en::{Address, EspSocket, EspStream, MacAddr};
 use socket2::{Domain, Socket, Type};
 
 use crate::card::Card;
-use crate::channel::{ChannelListener, Domain as PutDomain, Incoming};
+use crate::channel::{self, ChannelListener, Incoming};
 
 /// Length of the accept queue, in connections. The queue holds the connections of all ranks of a
 /// large job at once.
@@ -111,9 +111,9 @@ impl Listener {
     /// # Errors
     ///
     /// The errors of the socket calls.
-    pub fn listen_for_channels(&mut self, domain: &PutDomain) -> io::Result<()> {
+    pub fn listen_for_channels(&mut self, domain: &sockaddr_en::Domain) -> io::Result<()> {
         if let Interface::Ethernet { index, .. } = &self.interface {
-            self.channels = Some(domain.listen(*index, BACKLOG)?);
+            self.channels = Some(channel::listen(domain, *index, BACKLOG)?);
         }
         Ok(())
     }

@@ -123,11 +123,28 @@ impl Windows {
             offset: atomic.offset,
             length: atomic.width as u64,
         })?;
-        // SAFETY: The number is in the window, which stays allocated while it is open. The program
-        // and other processes only change it by atomic operations meanwhile, which MPI asks of
-        // them.
+        // SAFETY: The number is in the window, which stays allocated while it is open. MPI requires
+        // that the program and the peers change it by atomic operations alone.
         unsafe { execute_at(place, atomic) }
     }
+}
+
+/// Executes an atomic operation on a number of the type `$value`, and returns the old value.
+macro_rules! calculate {
+    ($number:expr, $value:ty, $atomic:expr) => {{
+        let (operand, expected) = ($atomic.operand as $value, $atomic.expected as $value);
+        let order = Ordering::SeqCst;
+        match $atomic.calculation {
+            Calculation::Add => $number.fetch_add(operand, order),
+            Calculation::And => $number.fetch_and(operand, order),
+            Calculation::Or => $number.fetch_or(operand, order),
+            Calculation::Xor => $number.fetch_xor(operand, order),
+            Calculation::Swap => $number.swap(operand, order),
+            Calculation::CompareSwap => $number
+                .compare_exchange(expected, operand, order, order)
+                .unwrap_or_else(|old| old),
+        }
+    }};
 }
 
 /// Executes an atomic operation on the number at `place`, and returns the old value. Returns `None`
@@ -141,38 +158,17 @@ pub unsafe fn execute_at(place: *mut u8, atomic: &Atomic) -> Option<u64> {
     if place.addr() % atomic.width as usize != 0 {
         return None;
     }
-    let order = Ordering::SeqCst;
     Some(match atomic.width {
         Width::Four => {
             // SAFETY: The address is aligned, and the caller passes that of a number of four bytes.
             let number = unsafe { AtomicU32::from_ptr(place.cast()) };
-            let (operand, expected) = (atomic.operand as u32, atomic.expected as u32);
-            u64::from(match atomic.calculation {
-                Calculation::Add => number.fetch_add(operand, order),
-                Calculation::And => number.fetch_and(operand, order),
-                Calculation::Or => number.fetch_or(operand, order),
-                Calculation::Xor => number.fetch_xor(operand, order),
-                Calculation::Swap => number.swap(operand, order),
-                Calculation::CompareSwap => number
-                    .compare_exchange(expected, operand, order, order)
-                    .unwrap_or_else(|old| old),
-            })
+            u64::from(calculate!(number, u32, atomic))
         }
         Width::Eight => {
             // SAFETY: The address is aligned, and the caller passes that of a number of eight
             // bytes.
             let number = unsafe { AtomicU64::from_ptr(place.cast()) };
-            let (operand, expected) = (atomic.operand, atomic.expected);
-            match atomic.calculation {
-                Calculation::Add => number.fetch_add(operand, order),
-                Calculation::And => number.fetch_and(operand, order),
-                Calculation::Or => number.fetch_or(operand, order),
-                Calculation::Xor => number.fetch_xor(operand, order),
-                Calculation::Swap => number.swap(operand, order),
-                Calculation::CompareSwap => number
-                    .compare_exchange(expected, operand, order, order)
-                    .unwrap_or_else(|old| old),
-            }
+            calculate!(number, u64, atomic)
         }
     })
 }

@@ -4,7 +4,7 @@
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::net::Shutdown;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, AtomicU8, Ordering};
 use std::sync::Arc;
@@ -19,9 +19,6 @@ use crate::{Address, ToAddress};
 
 /// Number of bytes of a message's header.
 const HEADER: usize = 24;
-
-/// The most bytes of one message, header included, that every host accepts.
-const LONGEST: usize = 65_536;
 
 /// A domain: the regions of memory to which peers of its channels may write.
 ///
@@ -84,22 +81,46 @@ impl Domain {
     /// `EINVAL` for a length of 0 or more than 4 GiB, `ENOBUFS` if the memory exceeds the limit,
     /// `ENOSPC` if the domain has 1,024 regions, and the errors of `mmap(2)`.
     pub fn region(&self, length: usize) -> io::Result<Region> {
-        let domain = self.0.clone();
         let memory = Memory::new(length)?;
-        let mut request = [memory.start.as_ptr() as u64, length as u64, 0];
+        // SAFETY: the memory stays mapped until the region has ended, and nothing refers to it but
+        // by atomic accesses.
+        let key = unsafe { self.pin(memory.start.as_ptr(), length) }?;
+        Ok(Region {
+            domain: self.clone(),
+            memory,
+            key,
+        })
+    }
+
+    /// Makes a region of `length` bytes of the program's own memory, from `start` on. Returns its
+    /// key. The region lasts until [`end`](Self::end) is called with the key, or the domain ends.
+    ///
+    /// # Safety
+    ///
+    /// Until then, the memory must stay allocated, and the program must access it as memory that
+    /// others may write at any time.
+    ///
+    /// # Errors
+    ///
+    /// `EFAULT` for memory that the program cannot write; otherwise as [`region`](Self::region).
+    pub unsafe fn pin(&self, start: *mut u8, length: usize) -> io::Result<u64> {
+        let mut request = [start.expose_provenance() as u64, length as u64, 0];
         // SAFETY: the request reads and writes three numbers, which live across the call. The
-        // memory stays mapped until the region has ended, and nothing refers to it but by atomic
-        // accesses.
-        let made = unsafe { libc::ioctl(domain.as_raw_fd(), EP_IOC_REGION, &mut request) };
+        // caller leaves the memory to the peers until the region has ended.
+        let made = unsafe { libc::ioctl(self.0.as_raw_fd(), EP_IOC_REGION, &mut request) };
         if made < 0 {
             return Err(io::Error::last_os_error());
         }
         let [_, _, key] = request;
-        Ok(Region {
-            domain,
-            memory,
-            key,
-        })
+        Ok(key)
+    }
+
+    /// Ends the region with this key, if there is one. Nothing is written to its memory after this.
+    pub fn end(&self, key: u64) {
+        let request = [0, 0, key];
+        // SAFETY: the request reads three numbers, which live across the call. An error means that
+        // there is no such region.
+        unsafe { libc::ioctl(self.0.as_raw_fd(), EP_IOC_END_REGION, &request) };
     }
 
     /// Opens a channel.
@@ -125,6 +146,16 @@ impl Domain {
         socket.bind(address)?;
         socket.listen(BACKLOG)?;
         Ok(ChannelListener(socket))
+    }
+
+    /// Opens a socket of the domain, for programs that call `connect(2)`, or `bind(2)` and
+    /// `listen(2)`, themselves: see [`Channel`] and [`ChannelListener`], which take the descriptor.
+    ///
+    /// # Errors
+    ///
+    /// The errors of `socket(2)`.
+    pub fn open(&self) -> io::Result<OwnedFd> {
+        self.socket().map(OwnedFd::from)
     }
 
     /// Opens a socket of the domain.
@@ -203,7 +234,7 @@ impl Drop for Memory {
 /// region.
 #[derive(Debug)]
 pub struct Region {
-    domain: Arc<Socket>,
+    domain: Domain,
     memory: Memory,
     key: u64,
 }
@@ -284,9 +315,7 @@ impl Region {
 
 impl Drop for Region {
     fn drop(&mut self) {
-        let request = [0, 0, self.key];
-        // SAFETY: the request reads three numbers, which live across the call.
-        unsafe { libc::ioctl(self.domain.as_raw_fd(), EP_IOC_END_REGION, &request) };
+        self.domain.end(self.key);
     }
 }
 
@@ -339,6 +368,12 @@ fn header(operation: u8, flags: u8, immediate: u32, place: Place) -> [u8; HEADER
 }
 
 impl Channel {
+    /// Number of bytes of a message's header. They count as [sent](Self::unacknowledged).
+    pub const HEADER: usize = HEADER;
+
+    /// The most bytes of one message, without its header, that every host accepts.
+    pub const MOST: usize = 65_536 - HEADER;
+
     /// Sends a message for the peer's program to receive. The immediate data and the place are the
     /// programs', and there may be no bytes.
     ///
@@ -363,7 +398,7 @@ impl Channel {
     /// with a timeout, may have put a part of more than 65,512 bytes.
     pub fn put(&self, place: Place, bytes: &[u8]) -> io::Result<()> {
         let mut offset = place.offset;
-        for part in bytes.chunks(LONGEST - HEADER) {
+        for part in bytes.chunks(Self::MOST) {
             self.message(header(EP_PUT, 0, 0, Place { offset, ..place }), part)?;
             offset = offset.saturating_add(part.len() as u64);
         }
@@ -378,7 +413,7 @@ impl Channel {
     /// The errors of [`put`](Self::put).
     pub fn put_and_tell(&self, place: Place, bytes: &[u8], immediate: u32) -> io::Result<()> {
         let mut bytes = bytes;
-        if bytes.len() > LONGEST - HEADER {
+        if bytes.len() > Self::MOST {
             // A put of no bytes tells of all.
             self.put(place, bytes)?;
             bytes = &[];
@@ -430,12 +465,7 @@ impl Channel {
     /// The error of the connection, if it has failed, and `NotConnected` if it has ended: it is not
     /// known then what has arrived.
     pub fn is_complete(&self) -> io::Result<bool> {
-        let mut bytes = 0;
-        // SAFETY: the request writes an integer, which lives across the call.
-        let asked = unsafe { libc::ioctl(self.as_raw_fd(), libc::TIOCOUTQ, &mut bytes) };
-        if asked < 0 {
-            return Err(io::Error::last_os_error());
-        }
+        let bytes = self.unacknowledged()?;
         let mut state = libc::pollfd {
             fd: self.as_raw_fd(),
             events: 0,
@@ -451,6 +481,22 @@ impl Channel {
             return Err(error.unwrap_or_else(|| io::ErrorKind::NotConnected.into()));
         }
         Ok(bytes == 0)
+    }
+
+    /// Returns the number of bytes, headers included, that were sent and put, and that the peer has
+    /// not acknowledged. A connection that has failed keeps the number.
+    ///
+    /// # Errors
+    ///
+    /// The errors of `SIOCOUTQ`.
+    pub fn unacknowledged(&self) -> io::Result<usize> {
+        let mut bytes: libc::c_int = 0;
+        // SAFETY: the request writes an integer, which lives across the call.
+        let asked = unsafe { libc::ioctl(self.as_raw_fd(), libc::TIOCOUTQ, &mut bytes) };
+        if asked < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(usize::try_from(bytes).unwrap_or(0))
     }
 
     /// Shuts down one or both directions.

@@ -7,8 +7,10 @@
 
 use std::io;
 
+use sockaddr_en::Domain;
+
 use super::{Engine, Event, LinkId, Sent};
-use crate::channel::{Domain, Incoming, Outgoing, Put};
+use crate::channel::{self, Incoming, Outgoing, Put};
 use crate::link::Payload;
 use crate::wire::{Hello, Kind, Purpose, Target, DETACH};
 
@@ -114,7 +116,7 @@ impl<P: Payload> Engine<P> {
         };
         let domain = self.domain.as_ref()?;
         let timeout = self.settings.timeout;
-        domain.connect(address, &hello, timeout).ok()
+        channel::connect(domain, address, &hello, timeout).ok()
     }
 
     /// Advances the channels with puts that are not complete.
@@ -131,11 +133,7 @@ impl<P: Payload> Engine<P> {
         let mut done = Vec::new();
         let result = channel.advance(&mut done);
         let is_busy = channel.has_puts();
-        let complete = done.into_iter();
-        self.events.extend(complete.map(|payload| Event::Completed {
-            payload,
-            sent: true,
-        }));
+        self.report(done, true);
         if let Err(error) = result {
             self.break_channel(peer, &error);
         } else if !is_busy {
@@ -151,7 +149,7 @@ impl<P: Payload> Engine<P> {
         let name = self.peers[peer].name;
         let links = self.peers[peer].links.iter().copied();
         let Some(link) = links.into_iter().find_map(|link| self.usable(link)) else {
-            return self.refuse(puts);
+            return self.report(puts.into_iter().map(|put| put.payload), false);
         };
         self.events.push(Event::Degraded(format!(
             "the channel to {name} broke ({why}); its process writes what is put there"
@@ -159,8 +157,7 @@ impl<P: Payload> Engine<P> {
         self.request(link, Kind::Detach, vec![0; DETACH], None);
         for put in puts {
             if let Sent::Refused(payload) = self.write(link, &put.target, put.payload) {
-                let sent = false;
-                self.events.push(Event::Completed { payload, sent });
+                self.report([payload], false);
             }
         }
     }
@@ -168,7 +165,7 @@ impl<P: Payload> Engine<P> {
     /// Gives up the channel to a peer that is lost.
     pub(super) fn abandon_channel(&mut self, peer: usize) {
         let puts = self.close_channel(peer);
-        self.refuse(puts);
+        self.report(puts.into_iter().map(|put| put.payload), false);
     }
 
     /// Closes the channel to a peer. Returns the puts that are not complete.
@@ -178,14 +175,6 @@ impl<P: Payload> Engine<P> {
             Outlet::Open(mut channel) => channel.abandon(),
             _ => Vec::new(),
         }
-    }
-
-    fn refuse(&mut self, puts: Vec<Put<P>>) {
-        self.events
-            .extend(puts.into_iter().map(|put| Event::Completed {
-                payload: put.payload,
-                sent: false,
-            }));
     }
 
     /// Takes channels from the accept queues, and reads their hellos. The kernel writes what comes

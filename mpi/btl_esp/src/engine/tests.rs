@@ -190,6 +190,16 @@ fn a_peer_that_is_not_known_connects_and_is_answered() {
     });
 }
 
+/// Cuts the first link of `engine`, which is connected.
+fn cut(engine: &mut Test) {
+    let cut = std::mem::replace(&mut engine.links[0].state, State::Idle);
+    let State::Ready(stream) = cut else {
+        panic!("it was connected: {cut:?}")
+    };
+    stream.cut();
+    engine.fail(0, "cut");
+}
+
 #[test]
 fn a_cut_link_loses_and_repeats_nothing_while_another_one_works() {
     let (mut a, mut b) = pair(2);
@@ -206,12 +216,7 @@ fn a_cut_link_loses_and_repeats_nothing_while_another_one_works() {
                 matches!(a.links[0].state, State::Ready(_))
             });
             // The cut discards the bytes that the receiver has not read yet.
-            let cut = std::mem::replace(&mut b.links[0].state, State::Idle);
-            let State::Ready(stream) = cut else {
-                panic!("it was connected: {cut:?}")
-            };
-            stream.cut();
-            b.fail(0, "cut");
+            cut(&mut b);
         }
     }
     until(|| {
