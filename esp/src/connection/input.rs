@@ -319,23 +319,24 @@ impl Connection {
             return Ok(());
         }
         let repeats = header.seq == self.receiver.irs();
-        if !self.sender.is_open() {
-            // A SYN|ACK is not answered with a SYN|ACK: two hosts would answer each other.
-            if repeats && !header.has(flags::ACK) {
-                self.sender.repeat_syn();
+        if self.sender.is_open() {
+            if repeats && header.has(flags::ACK) && self.sender.is_acceptable(header.ack) {
+                self.liveness.restart(now);
+                self.receiver.answer();
+                return Err(DropReason::Duplicate);
             }
-        } else if repeats && header.has(flags::ACK) && self.sender.is_acceptable(header.ack) {
-            self.liveness.restart(now);
-            self.receiver.answer();
-        } else {
             // Also a SYN with the right number: a forger may have guessed it.
             self.challenge(now);
             return Err(DropReason::BadState);
         }
-        Err(match repeats {
-            true => DropReason::Duplicate,
-            false => DropReason::BadState,
-        })
+        if !repeats {
+            return Err(DropReason::BadState);
+        }
+        // A SYN|ACK is not answered with a SYN|ACK: two hosts would answer each other.
+        if !header.has(flags::ACK) {
+            self.sender.repeat_syn();
+        }
+        Err(DropReason::Duplicate)
     }
 
     #[inline]
