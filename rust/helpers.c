@@ -463,7 +463,7 @@ H(void, gro_joined, (struct sk_buff *held, struct sk_buff *skb, bool head), NAPI
  * that GRO need not compare, since GRO sees packets before anything else has processed them.
  */
 H(bool, list_same_sender, (const struct sk_buff *held, const struct sk_buff *skb), return skb_get_hash_raw(held) == skb_get_hash_raw(skb) && held->dev == skb->dev && held->vlan_all == skb->vlan_all && !(held->slow_gro | skb->slow_gro) && !skb_metadata_differs(held, skb) && !compare_ether_header(skb_mac_header(held), skb_mac_header(skb)))
-H(bool, list_same_way, (const struct sk_buff *held, const struct sk_buff *skb), return held->pkt_type == skb->pkt_type && skb_mac_offset(held) == -ETH_HLEN && skb_mac_offset(skb) == -ETH_HLEN && !held->destructor && !skb->destructor && skb_frags_readable(held) == skb_frags_readable(skb))
+H(bool, list_same_way, (const struct sk_buff *held, const struct sk_buff *skb), return held->pkt_type == skb->pkt_type && skb_mac_offset(held) == -ETH_HLEN && skb_mac_offset(skb) == -ETH_HLEN && skb_frags_readable(held) == skb_frags_readable(skb))
 H(struct sk_buff *, list_next, (struct list_head *list), struct sk_buff *skb = list_first_entry_or_null(list, struct sk_buff, list); if (skb) skb_list_del_init(skb); return skb)
 H(struct net_device *, skb_device, (const struct sk_buff *skb), return skb->dev)
 H(bool, list_is_single, (const struct list_head *list), return list_is_singular(list))
